@@ -58,6 +58,7 @@ const indexes: Record<string, mongo.IndexDescription[]> = {
     bySuffixedPath,
   ],
   [model.plural]: [bySuffixedPath],
+  removals: [{ key: { account: 1 }, partialFilterExpression: { done: false } }],
   tombstones: [{ key: { object: 1 } }, { key: { account: 1, resource: 1, id_developer: 1 } }, { key: { at: 1 } }],
   mqtt_sessions: [{ key: { seen_at: 1 }, expireAfterSeconds: session_ttl_s }, { key: { instance: 1 } }],
   mqtt_queue: [{ key: { at: 1 }, expireAfterSeconds: session_ttl_s }],

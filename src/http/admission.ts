@@ -79,6 +79,7 @@ const createBegin =
     let isReceiving = false;
     const onTimeout = () => {
       if (isReceiving || response.headersSent) return;
+      if (locals.answerAtLimit !== undefined) return locals.answerAtLimit();
       const hasMostlyWaited = request.method === 'GET' && locals.waited_ms > answer_limit_ms / 2;
       const error = locals.waiting > 0 || hasMostlyWaited ? waitedInVain : locals.timeoutError;
       const cause = new Error(`not answered in time; waited ${Math.round(locals.waited_ms)} ms for its turns`);

@@ -10,6 +10,7 @@ import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, wouldChange } from '../schema/operation.js';
 import type { ListedType, Resource } from '../schema/resource.js';
 import type { Answer, Endpoint, RequestContext } from './context.js';
+import { setAnswerAtLimit } from './respond.js';
 
 const confirm = withDocumentation(integer({ min: 0 }), {
   about: 'Number of objects that match; without it nothing changes and the answer is 2006 with that number.',
@@ -60,12 +61,15 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
     limitedKeys: isPlaced(plural) ? undefined : 'refused',
   } as const;
 
+  const deleted = { success: 'deleted', message: messages.deleted } as const;
   async function change(ctx: RequestContext, parseValues?: () => Values): Promise<Answer> {
     const request = parse(ctx.query, ctx.now);
     const values = parseValues?.();
     const { confirm: confirmed } = request.params;
-    if (typeof confirmed === 'number')
-      return { details: await applyToMatches(ctx, resource, request, { values, confirmed }) };
+    if (typeof confirmed === 'number') {
+      const onGone = () => setAnswerAtLimit(ctx, deleted, { matched: confirmed, changed: confirmed });
+      return { details: await applyToMatches(ctx, resource, request, { values, confirmed, onGone }) };
+    }
     return { result: wouldChange, details: { matched: await countMatches(ctx, resource, request, values) } };
   }
 
@@ -86,7 +90,7 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
       method: 'delete',
       summary: `Delete all ${plural} that match and everything below them`,
       description: 'Takes at least one filter. Deletes nothing unless `confirm` is the number of matches.',
-      result: { kind: 'status', success: 'deleted', message: messages.deleted, details },
+      result: { kind: 'status', ...deleted, details },
       ...(protectedBy.has(plural) && { failures: ['badParameter', 'invalid', 'conflict'] as const }),
       handle: (ctx) => change(ctx),
     },

@@ -100,6 +100,8 @@ export interface Locals extends Caller {
   isUnlimitedUpload?: boolean;
   /** A CORS preflight request of an allowed origin. */
   isPreflight?: boolean;
+  /** Sends the answer at the time limit, if nothing that the client could notice is left to be done. */
+  answerAtLimit?: () => void;
   /** Error to send on timeout, if something other than the database is being waited for. */
   timeoutError?: AppError | undefined;
   match?: Match | undefined;

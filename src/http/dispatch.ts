@@ -91,7 +91,7 @@ export function callEndpoint(
         };
         const handled = endpoint.isCostly === true ? await handleInTurn(endpoint, ctx) : await endpoint.handle(ctx);
         const answer = handled ?? (endpoint.result.kind === 'status' ? {} : undefined);
-        if (answer !== undefined) await senders.get(endpoint)?.(ctx, answer);
+        if (answer !== undefined && !response.headersSent) await senders.get(endpoint)?.(ctx, answer);
       });
     } finally {
       memory.release();

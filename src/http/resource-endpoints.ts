@@ -17,6 +17,7 @@ import { describeIdentifier, type Resource } from '../schema/resource.js';
 import type { Endpoint, RequestContext } from './context.js';
 import { mergeVersions, parseIfMatch } from './entity-tags.js';
 import { createListing } from './list-request.js';
+import { setAnswerAtLimit } from './respond.js';
 
 const idParam = (resource: Resource) => `${resource.name}_id_developer`;
 const pathParametersOf = (resource: Resource) => ({ [idParam(resource)]: describeIdentifier(resource) });
@@ -178,7 +179,9 @@ function deleteEndpoint(resource: Resource, { scope = 'write' }: ResourceHooks):
       const { dry_run } = parseQuery(ctx.query, deleteParameters);
       const id = idOf(resource, ctx);
       if (dry_run !== undefined) return { result: wouldChange, details: await countTree(ctx, resource, id) };
-      await removeTree(ctx, resource, id);
+      await removeTree(ctx, resource, id, () =>
+        setAnswerAtLimit(ctx, { success: 'deleted', message: messages.deleted }),
+      );
       return;
     },
   };

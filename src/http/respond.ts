@@ -6,7 +6,7 @@ import { loadInherited } from '../objects/inherited.js';
 import type { Bson, Page, PageSummary } from '../objects/page.js';
 import { loadHeadings, loadRequested } from '../objects/requested-members.js';
 import { isRowFormat, type RequestedOutput } from '../schema/list-parameters.js';
-import { isListed, isVersionChecked, type Operation, successes } from '../schema/operation.js';
+import { isListed, isVersionChecked, type Operation, type Success, successes } from '../schema/operation.js';
 import type { ProjectionContext } from '../schema/projection.js';
 import type { ListedType } from '../schema/resource.js';
 import { getNumber } from '../serialize/bson.js';
@@ -45,6 +45,12 @@ export function sendStatus(
 ): void {
   localsOf(response).code = code;
   sendPlain(response, { code, message, details }, status);
+}
+
+/** Has this success sent when the time of the request is up: nothing is left to be done that the client could notice. */
+export function setAnswerAtLimit({ response }: RequestContext, { success, message }: Success, details?: object): void {
+  const { status, code } = successes[success];
+  localsOf(response).answerAtLimit = () => sendStatus(response, status, code, message, details);
 }
 
 /** Sends a plain value as the whole body; its XML root is `response`. */

@@ -7,7 +7,7 @@ import { OpaqueJson } from '../db/opaque-json.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { isWithin } from '../db/reach.js';
 import { AppError } from '../errors.js';
-import { resources } from '../resources/index.js';
+import { device, resources } from '../resources/index.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Resource } from '../schema/resource.js';
 import { toPlainJson } from '../serialize/plain-json.js';
@@ -47,9 +47,15 @@ const grace_ms = 60_000;
 
 /**
  * Deletes a resource and everything below it (reference/resources.md#delete). A removal that outlasts its request continues;
- * `finishRemovals` completes an interrupted one. @throws AppError notFound (4041), invalid (4003) if others need it
+ * `finishRemovals` completes an interrupted one. @param onGone called when only streams are left, which nothing shows
+ * @throws AppError notFound (4041), invalid (4003) if others need it
  */
-export async function removeTree(ctx: OperationContext, resource: { plural: string }, id: string): Promise<void> {
+export async function removeTree(
+  ctx: OperationContext,
+  resource: { plural: string },
+  id: string,
+  onGone?: () => void,
+): Promise<void> {
   const { store, account, limit, user, request_id } = ctx;
   const { plural } = resource;
   const { db } = store;
@@ -65,11 +71,21 @@ export async function removeTree(ctx: OperationContext, resource: { plural: stri
   await runJournaled(store, journalOf(db), _id, async () => {
     await saveRoot(journalOf(db), removal);
     await withdrawIfProtected(store, removal);
-    const removed = await deleteNodes(store.db, removal);
-    store.hierarchy.bump(account);
-    await markDone(db, _id);
-    if (removed === 0) throw await nothingRemoved(db, removal);
+    if ((await carryOut(store, [removal], onGone)) === 0) throw await nothingRemoved(db, removal);
   });
+}
+
+/** Deletes the nodes of entries that have one root, and everything below them. @returns the number of nodes deleted here */
+async function carryOut(store: Store, entries: readonly Removal[], onGone?: () => void): Promise<number> {
+  const { db, hierarchy } = store;
+  const [{ root, account }] = entries as readonly [Removal];
+  let removed = 0;
+  for (const entry of entries) removed += await deleteNodes(db, entry);
+  hierarchy.bump(account);
+  onGone?.();
+  await deleteStreams(db, { root });
+  await markDone(db, root);
+  return removed;
 }
 
 /** Checks again behind the journal entry, which a request that begins to need the object looks for (`isBeingRemoved`). */
@@ -83,8 +99,7 @@ async function withdrawIfProtected(store: Store, { _id, account, plural, nodes }
 
 /** Reports whether a removal of an object is under way. */
 export async function isBeingRemoved({ db }: Store, _id: Id): Promise<boolean> {
-  const options = { projection: { _id: 1 } };
-  return (await removals(db).findOne({ 'nodes._id': _id, done: false }, options)) !== null;
+  return (await removals(db).countDocuments({ 'nodes._id': _id, done: false }, { limit: 1 })) > 0;
 }
 
 async function markDone(db: Database, root: Id): Promise<void> {
@@ -133,17 +148,11 @@ async function readProperties(
   return isPlainObject(properties) ? { properties: new OpaqueJson(properties) } : {};
 }
 
-/** Deletes what is below objects that `removeInTransaction` has deleted. */
-export async function finishRemoval(store: Store, entries: readonly Removal[]): Promise<void> {
-  const { db, hierarchy } = store;
+/** Deletes what is below objects that `removeInTransaction` has deleted. @param onGone as for `removeTree` */
+export async function finishRemoval(store: Store, entries: readonly Removal[], onGone?: () => void): Promise<void> {
   const [first] = entries;
-  if (first === undefined) return;
-  const { root, account } = first;
-  await runJournaled(store, journalOf(db), root, async () => {
-    for (const entry of entries) await deleteNodes(store.db, entry);
-    hierarchy.bump(account);
-    await markDone(db, root);
-  });
+  if (first !== undefined)
+    await runJournaled(store, journalOf(store.db), first.root, () => carryOut(store, entries, onGone));
 }
 
 /** The object was deleted by another request, or by an instance that has taken this removal over. */
@@ -165,6 +174,7 @@ export async function finishRemovals(store: Store): Promise<void> {
     // what one entry deletes no longer leads to what is below it: each entry is replayed
     for await (const removal of removals(db).find({ root, done: false }, { sort: { _id: 1 } }))
       await deleteNodes(db, removal);
+    await deleteStreams(db, { root });
     await markDone(db, root);
   });
 }
@@ -178,7 +188,7 @@ export async function replayCompleted(
   const journal = removals(store.db);
   for await (const removal of journal.find({ done: true, at: { $lt: now_ms - grace_ms } }, { sort: { _id: 1 } })) {
     if (!isLeaseHeld()) return;
-    await deleteNodes(store.db, removal);
+    await replay(store.db, removal);
     await journal.deleteOne({ _id: removal._id });
   }
 }
@@ -186,7 +196,12 @@ export async function replayCompleted(
 /** Replays the removals of these objects for references created since. */
 export async function replayRemovals(store: Store, objects: readonly { _id: Id }[]): Promise<void> {
   const cursor = removals(store.db).find({ 'nodes._id': { $in: objects.map(({ _id }) => _id) } });
-  for await (const removal of cursor) await deleteNodes(store.db, removal);
+  for await (const removal of cursor) await replay(store.db, removal);
+}
+
+async function replay(db: Database, removal: Removal): Promise<void> {
+  await deleteNodes(db, removal);
+  await deleteStreams(db, { _id: removal._id });
 }
 
 function journalOf(db: Database): Collection {
@@ -197,7 +212,7 @@ function removals(db: Database): Collection<Removal> {
   return db.collection('removals');
 }
 
-/** Deletes the nodes of an entry and everything below them. @returns the number of deleted nodes */
+/** Deletes the nodes of an entry and everything below them but streams. @returns the number of deleted nodes */
 async function deleteNodes(db: Database, removal: Removal): Promise<number> {
   const { plural, nodes } = removal;
   if (referencedBy.has(plural)) return removeLinked(db, removal);
@@ -235,19 +250,25 @@ async function deletePiece(db: Database, removal: Removal): Promise<number> {
   const isConditional = above !== undefined || within !== undefined;
   const kept = isConditional ? await findExisting(collection, nodes) : [];
   if (above !== undefined) await withdrawTombstones(db, root, kept);
-  const keptIds = new Set(kept.map(String));
-  await deleteLeaves(
-    db,
-    removal,
-    nodes.filter(({ _id }) => !keptIds.has(String(_id))),
-  );
+  await deleteLeaves(db, { ...removal, nodes: leaveOut(nodes, kept) }, false);
   return deleted;
 }
 
+function leaveOut(nodes: readonly NodeRef[], kept: readonly Id[]): NodeRef[] {
+  const ids = new Set(kept.map(String));
+  return nodes.filter(({ _id }) => !ids.has(String(_id)));
+}
+
+/** Deletes the streams of the deleted devices of journal entries. */
+async function deleteStreams(db: Database, entries: Partial<Pick<Removal, '_id' | 'root'>>): Promise<void> {
+  for await (const removal of removals(db).find({ ...entries, plural: device.plural }, { sort: { _id: 1 } })) {
+    const kept = await findExisting(db.collection(device.plural), removal.nodes);
+    await deleteLeaves(db, { ...removal, nodes: leaveOut(removal.nodes, kept) }, true);
+  }
+}
+
 async function findExisting(collection: Collection, nodes: readonly { _id: Id }[]): Promise<Id[]> {
-  const chosen = { _id: { $in: nodes.map(({ _id }) => _id) } };
-  const existing = await collection.find(chosen, { projection: { _id: 1 } }).toArray();
-  return existing.map(({ _id }) => _id);
+  return collection.distinct('_id', { _id: { $in: nodes.map(({ _id }) => _id) } });
 }
 
 /** Deletes the objects of one type below deleted objects, a bounded number at a time. */

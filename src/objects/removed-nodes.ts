@@ -116,20 +116,18 @@ export async function deleteNamedNode(
 /** Types that a removal searches at once: most have nothing to delete. One removal may not take all connections. */
 const max_types_at_once = 3;
 
-/** Deletes what belongs directly to nodes of a removal that are deleted. */
-export async function deleteLeaves(db: Database, removal: RecordedRemoval, nodes: readonly NodeRef[]): Promise<void> {
-  await runInParallel(leavesOf(removal.plural), max_types_at_once, (leaf) =>
-    deleteLeavesOfType(db, removal, nodes, leaf),
-  );
+/** Deletes what belongs directly to nodes that are deleted: what is clustered by them, or all else. */
+export async function deleteLeaves(db: Database, removal: RecordedRemoval, isClustered: boolean): Promise<void> {
+  const leaves = leavesOf(removal.plural).filter((leaf) => (leaf.clusteredBy !== undefined) === isClustered);
+  await runInParallel(leaves, max_types_at_once, (leaf) => deleteLeavesOfType(db, removal, leaf));
 }
 
 async function deleteLeavesOfType(
   db: Database,
   removal: RecordedRemoval,
-  nodes: readonly NodeRef[],
   { plural, field, clusteredBy }: Leaf,
 ): Promise<void> {
-  const { account } = removal;
+  const { account, nodes } = removal;
   if (clusteredBy !== undefined) {
     const leaves = db.collection<ClusteredDocument>(plural);
     const ranges = await findOccupied(leaves, buildLeafRanges(account, clusteredBy, nodes));

@@ -18,7 +18,14 @@ import { describeIdentifier } from '../schema/resource.js';
 import { type Ingest, unknownDevice } from './ingest.js';
 import { parseStreams, streamWithDevice } from './parse-streams.js';
 import { parseXmlStreams } from './parse-xml.js';
-import { findDeviceStreams, matchDeviceStreams, removeStream, removeStreams, showStream } from './store.js';
+import {
+  findDeviceStreams,
+  matchDeviceStreams,
+  matchLastingStreams,
+  removeStream,
+  removeStreams,
+  showStream,
+} from './store.js';
 
 const oneObject = 'The body may also be one such object instead of an array.';
 const ofDevice = '/devices/{device_id_developer}/streams/';
@@ -72,7 +79,7 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
 
   async function listStreams(ctx: RequestContext, request: ListRequest): Promise<Page> {
     const { device: id = isOfDevice(ctx) ? ctx.limit?.id_developer : undefined } = request.params;
-    const within = typeof id === 'string' ? await matchDeviceStreams(ctx, id) : {};
+    const within = await (typeof id === 'string' ? matchDeviceStreams(ctx, id) : matchLastingStreams(ctx));
     return listResources(ctx, stream, summarized(request), within);
   }
   const isOfDevice = ({ limit }: RequestContext) => limit?.plural === device.plural;

@@ -8,6 +8,7 @@ import { AppError } from '../errors.js';
 import { groupBy } from '../lib/group-by.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
+import type { RecordedRemoval } from '../objects/removed-nodes.js';
 import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { writeTombstones } from '../objects/tombstones.js';
 import { withReview } from '../objects/values/reviews.js';
@@ -29,6 +30,17 @@ export async function matchDeviceStreams(ctx: OperationContext, id: string): Pro
   const { db, loader } = ctx.store;
   const node = await loader(device.plural).locate(ctx, id);
   return buildDeviceCondition(id, node ?? { _id: db.newId() });
+}
+
+/** Entries, of up to 1,000 devices each, of the removal journal whose streams lists leave out. */
+const max_hiding = 10;
+
+/** Returns the conditions on the streams of an account: those of devices that are being removed are deleted last. */
+export async function matchLastingStreams({ store: { db }, account }: OperationContext): Promise<Values> {
+  const removals = db.collection<RecordedRemoval>('removals');
+  const query = { account, plural: device.plural, done: false };
+  const entries = await removals.find(query, { projection: { 'nodes._id': 1 }, limit: max_hiding }).toArray();
+  return entries.length === 0 ? {} : { parent: { $nin: entries.flatMap(({ nodes }) => nodes.map(({ _id }) => _id)) } };
 }
 
 /** Streams of a deleted device that had the identifier may still be there. */

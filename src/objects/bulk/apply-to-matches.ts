@@ -93,17 +93,17 @@ async function assertMatchesValid(
 
 /**
  * Changes or deletes all objects that match, if they are exactly `confirmed` (reference/bulk.md). @param values the fields to
- * change; undefined deletes @throws AppError invalid (4003), conflict (4005) with the number of matches; then nothing is changed
+ * change; undefined deletes @param onGone as for `removeTree` @throws AppError invalid (4003), conflict (4005) with the number of matches; then nothing is changed
  */
 export async function applyToMatches(
   ctx: OperationContext,
   resource: Resource,
   request: ListRequest,
-  { confirmed, ...asChange }: { values: Values | undefined; confirmed: number },
+  { confirmed, onGone, ...asChange }: { values: Values | undefined; confirmed: number; onGone?: () => void },
 ): Promise<BulkResult> {
   const { change, query } = await prepareChange(ctx, resource, { request, ...asChange });
   return applyConfirmed(ctx, confirmed, (apply) =>
-    withClaims(ctx, resource, change.values ?? {}, () => apply(ctx, change, query, confirmed), query.filter),
+    withClaims(ctx, resource, change.values ?? {}, () => apply(ctx, change, query, confirmed, onGone), query.filter),
   );
 }
 
@@ -175,6 +175,7 @@ async function applyAtOnce(
   change: BulkChange,
   query: BulkQuery,
   confirmed: number,
+  onGone?: () => void,
 ): Promise<number> {
   const { db, changeMutex } = ctx.store;
   const { plural } = change.resource;
@@ -189,7 +190,7 @@ async function applyAtOnce(
       return outcome;
     });
   });
-  await finishChange(ctx, change, applied);
+  await finishChange(ctx, change, applied, onGone);
   await settleReferences(ctx, change);
   return applied.changed;
 }

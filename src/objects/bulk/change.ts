@@ -114,15 +114,16 @@ async function keepProtected(
   return free;
 }
 
-/** Finishes removals, moves and actions, and forgets what is cached of changed objects. */
+/** Finishes removals, moves and actions, and forgets what is cached of changed objects. @param onGone as for `removeTree` */
 export async function finishChange(
   ctx: OperationContext,
   { resource, action }: BulkChange,
   { removals = [], move, actedOn }: Applied,
+  onGone?: () => void,
 ): Promise<void> {
   const { store, account } = ctx;
   if (isAboveDevices(resource.plural)) store.hierarchy.bump(account);
-  await finishRemoval(store, removals);
+  await finishRemoval(store, removals, onGone);
   if (move !== undefined) await finishMove(store, move);
   if (actedOn !== undefined) await action?.finish(ctx, actedOn);
 }
