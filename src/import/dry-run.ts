@@ -1,21 +1,15 @@
 import { takenIdentifier, takenMessage } from '../db/driver-errors.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
-import { assertChangeable, assertCreatable, checkPlace } from '../objects/limits.js';
+import { assertChangeable, checkPlace } from '../objects/limits.js';
 import { assertFewPaths, findPathsByModel } from '../objects/measured-paths.js';
 import { findNameFault } from '../objects/references.js';
 import { createConflict, findFormerParents } from '../objects/resources.js';
-import { parseBody, parseUpdate } from '../schema/body.js';
+import { parseUpdate } from '../schema/body.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
 import { toPlainJson } from '../serialize/plain-json.js';
-import {
-  type ImportItem,
-  type ImportItemHandler,
-  type ImportOptions,
-  type ImportOutcome,
-  resolveConflict,
-} from './import-line.js';
+import type { ImportItem, ImportOutcome, ItemActions } from './import-line.js';
 
 /** Memory of one simulated object, nearly. */
 const bytes_per_object = 200;
@@ -27,28 +21,19 @@ interface Simulation {
   names: Map<string, string | null>;
   /** The paths with `filter` of models, those of the lines included; absent before the first line with some. */
   paths?: ReadonlyMap<string, readonly string[]>;
+  reserve: (bytes: number) => void;
 }
 
 /**
- * Creates the function that computes the outcome of lines without changing anything (reference/import.md#dry-run).
+ * Computes the outcome of lines without changing anything (reference/import.md#dry-run).
  * @param reserve accounts for memory; throws AppError overloaded (5033) if there is no more
  */
-export function createSimulatedHandler(
-  { on_conflict }: Pick<ImportOptions, 'on_conflict'>,
-  reserve: (bytes: number) => void,
-): ImportItemHandler {
-  const simulation: Simulation = { objects: new Map(), names: new Map() };
-  return async (ctx, item) => {
-    const { resource, body, id } = item;
-    const stored = id === undefined ? undefined : await findStored(ctx, simulation, resource, id);
-    if (stored === undefined) assertCreatable(ctx, resource);
-    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
-    if (id !== undefined && stored !== undefined) {
-      if (on_conflict !== 'update') return resolveConflict(on_conflict, id);
-      await simulateUpdate(ctx, simulation, item, { id, stored }, reserve);
-      return { code: 2005, id_developer: id };
-    }
-    return simulateCreate(ctx, simulation, item, parsed ?? parseBody(resource, body), reserve);
+export function simulateItems(reserve: Simulation['reserve']): ItemActions<Values> {
+  const simulation: Simulation = { objects: new Map(), names: new Map(), reserve };
+  return {
+    find: (ctx, resource, id) => findStored(ctx, simulation, resource, id),
+    create: (ctx, item, values) => simulateCreate(ctx, simulation, item, values),
+    update: (ctx, item, found) => simulateUpdate(ctx, simulation, item, found),
   };
 }
 
@@ -81,7 +66,6 @@ async function simulateCreate(
   simulation: Simulation,
   { resource, id }: ImportItem,
   values: Values,
-  reserve: (bytes: number) => void,
 ): Promise<ImportOutcome> {
   const isOutOfReach = id !== undefined && (await isTaken(ctx, simulation, resource, id));
   await throwFaults(ctx, simulation, resource, values, createFieldErrors());
@@ -90,7 +74,7 @@ async function simulateCreate(
   if (id_developer === undefined) return { code: 2001 };
   const { set } = resource.toStored(values, { now: ctx.now, creating: true });
   await claimPaths(ctx, simulation, id_developer, set.filter_paths);
-  reserve(bytes_per_object);
+  simulation.reserve(bytes_per_object);
   remember(simulation, resource, id_developer, { ...set, version: 0 });
   return { code: 2001, id_developer };
 }
@@ -100,7 +84,6 @@ async function simulateUpdate(
   simulation: Simulation,
   { resource, body }: ImportItem,
   { id, stored }: { id: string; stored: Values },
-  reserve: (bytes: number) => void,
 ): Promise<void> {
   assertChangeable(ctx, resource);
   const { values: sent, version } = parseUpdate(resource, body);
@@ -111,7 +94,7 @@ async function simulateUpdate(
   if (version !== undefined && version !== stored.version)
     throw createConflict(resource, [version], Number(stored.version));
   await claimPaths(ctx, simulation, id, unset.includes('filter_paths') ? [] : set.filter_paths);
-  reserve(bytes_per_object);
+  simulation.reserve(bytes_per_object);
   if (typeof stored.name === 'string' && typeof set.name === 'string' && set.name !== stored.name)
     simulation.names.set(keyOf(resource, stored.name), null);
   const after: Values = { ...stored, ...set, version: Number(stored.version) + 1 };

@@ -10,12 +10,13 @@ import { choice, textMatching } from '../schema/fields/text.js';
 import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
 import { parseQuery } from '../schema/query.js';
 import { outcomeSchema, uploadDescription, uploadExamples } from './documentation.js';
-import { createSimulatedHandler } from './dry-run.js';
+import { simulateItems } from './dry-run.js';
 import {
   conflictModes,
   createItemHandler,
   findResource,
   type ImportOptions,
+  itemsInDatabase,
   parseItem,
   resourceNames,
   toLineError,
@@ -74,7 +75,7 @@ export function importEndpoints({ yieldTurn, log }: ImportDeps): Endpoint[] {
         const memory = imports.reserve(ctx.account);
         try {
           memory.add(import_memory_bytes);
-          await serveImport(ctx, { params, memory, yieldTurn, logFailure });
+          await serveImport(ctx, params, { memory, yieldTurn, logFailure });
         } finally {
           memory.release();
         }
@@ -83,20 +84,18 @@ export function importEndpoints({ yieldTurn, log }: ImportDeps): Endpoint[] {
   ];
 }
 
-interface ImportRun extends Pick<ImportDeps, 'yieldTurn'> {
-  logFailure: LogLine;
-  /** Query parameters. */
-  params: Values;
-  memory: Reservation;
-}
-
-async function serveImport(ctx: RequestContext, { params, memory, yieldTurn, logFailure }: ImportRun): Promise<void> {
+async function serveImport(
+  ctx: RequestContext,
+  params: Values,
+  { memory, yieldTurn, logFailure }: Pick<ImportDeps, 'yieldTurn'> & { logFailure: LogLine; memory: Reservation },
+): Promise<void> {
   const { request, response } = ctx;
   const options = optionsOf(params);
   const locks = createKeyedMutex();
   const handleItem =
-    params.dry_run === undefined ? createItemHandler(options) : createSimulatedHandler(options, memory.add);
-  const report = createReporter(ctx, logFailure);
+    params.dry_run === undefined
+      ? createItemHandler(options, itemsInDatabase)
+      : createItemHandler(options, simulateItems(memory.add));
 
   async function apply({ line, bytes, content }: ImportLine): Promise<LineOutcome> {
     try {
@@ -107,7 +106,10 @@ async function serveImport(ctx: RequestContext, { params, memory, yieldTurn, log
         return withSentNames(item.resource, item.body, () => handleItem(ctx, item, line));
       });
     } catch (error) {
-      return report(toLineError(error), line);
+      const failed = toLineError(error);
+      const { status, code, message } = failures[failed.failure];
+      if (status === 503) logFailure(message, { request_id: ctx.request_id, code, line, err: failed.cause ?? failed });
+      return failed;
     }
   }
 
@@ -128,21 +130,5 @@ function optionsOf({ resource, account, on_conflict }: Values): ImportOptions {
     resource: typeof resource === 'string' ? resource : undefined,
     from_account: typeof account === 'string' ? account : undefined,
     on_conflict: conflictModes.find((mode) => mode === on_conflict) ?? 'skip',
-  };
-}
-
-/** Creates a function that logs the first failure of the service during an import, and returns each as it is. */
-function createReporter(
-  { request_id }: RequestContext,
-  logFailure: LogLine,
-): (error: AppError, line: number) => AppError {
-  let hasLogged = false;
-  return (error, line) => {
-    const { status, code, message } = failures[error.failure];
-    if (status === 503 && !hasLogged) {
-      hasLogged = true;
-      logFailure(message, { request_id, code, line, err: error.cause ?? error });
-    }
-    return error;
   };
 }

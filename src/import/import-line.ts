@@ -131,45 +131,54 @@ function lockKeysOf(resource: Resource, body: Values, { account, id, name, optio
   return { exclusive, shared };
 }
 
+/** How objects are looked up and changed: in the database, or for a dry run in memory. */
+export interface ItemActions<Stored> {
+  find(ctx: OperationContext, resource: Resource, id: string): Promise<Stored | undefined>;
+  create(ctx: OperationContext, item: ImportItem, values: Values): Promise<ImportOutcome>;
+  update(ctx: OperationContext, item: ImportItem, found: { id: string; stored: Stored }, line: number): Promise<void>;
+}
+
 /** Creates the function that carries out lines as single requests would (reference/import.md#lines). */
-export function createItemHandler({ on_conflict }: Pick<ImportOptions, 'on_conflict'>): ImportItemHandler {
-  async function apply(ctx: OperationContext, item: ImportItem, line: number, isRepeated: boolean) {
+export function createItemHandler<Stored>(
+  { on_conflict }: Pick<ImportOptions, 'on_conflict'>,
+  { find, create, update }: ItemActions<Stored>,
+): ImportItemHandler {
+  return async (ctx, item, line) => {
     const { resource, body, id } = item;
-    const stored = id === undefined ? undefined : await ctx.store.loader(resource.plural).find(ctx, id);
-    if (stored === undefined) assertCreatable(ctx, resource);
-    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
-    if (id !== undefined && stored !== undefined) {
-      if (on_conflict !== 'update') return resolveConflict(on_conflict, id);
-      await updateItem(withLineId(ctx, stored, line), item, id);
-      return { code: 2005, id_developer: id } as const;
+    for (let isRepeated = false; ; isRepeated = true) {
+      const stored = id === undefined ? undefined : await find(ctx, resource, id);
+      if (stored === undefined) assertCreatable(ctx, resource);
+      const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
+      if (id !== undefined && stored !== undefined) {
+        if (on_conflict === 'fail') throw new AppError('invalid', { id_developer: 'is taken' });
+        if (on_conflict === 'update') await update(ctx, item, { id, stored }, line);
+        return { code: on_conflict === 'update' ? 2005 : 2007, id_developer: id };
+      }
+      const values = parsed ?? parseBody(resource, body);
+      try {
+        return await create(ctx, item, values);
+      } catch (error) {
+        if (id === undefined || !isDuplicate(error)) throw error;
+        // another request has created the object in between
+        if (isRepeated) return rethrowDuplicate(ctx, resource, values, error);
+      }
     }
-    const values = parsed ?? parseBody(resource, body);
-    try {
-      return { code: 2001, id_developer: await createResource(ctx, resource, values, id) } as const;
-    } catch (error) {
-      if (id === undefined || !isDuplicate(error)) throw error;
-      // another request has created the object in between
-      if (!isRepeated) return apply(ctx, item, line, true);
-      return rethrowDuplicate(ctx, resource, values, error);
-    }
-  }
-  return (ctx, item, line) => apply(ctx, item, line, false);
+  };
 }
 
-/** @throws AppError invalid (4003) with `fail` */
-export function resolveConflict(mode: 'skip' | 'fail', id_developer: string): ImportOutcome {
-  if (mode === 'fail') throw new AppError('invalid', { id_developer: 'is taken' });
-  return { code: 2007, id_developer };
-}
-
-async function updateItem(ctx: OperationContext, { resource, body }: ImportItem, id: string): Promise<void> {
-  assertChangeable(ctx, resource);
-  const { values, version } = parseUpdate(resource, body);
-  await updateResource(ctx, resource, id, {
-    values,
-    acceptedVersions: version === undefined ? undefined : [version],
-  });
-}
+/** Creates and updates objects in the database. */
+export const itemsInDatabase: ItemActions<Bson> = {
+  find: (ctx, { plural }, id) => ctx.store.loader(plural).find(ctx, id),
+  async create(ctx, { resource, id }, values) {
+    return { code: 2001, id_developer: await createResource(ctx, resource, values, id) };
+  },
+  async update(ctx, { resource, body }, { id, stored }, line) {
+    assertChangeable(ctx, resource);
+    const { values, version } = parseUpdate(resource, body);
+    const acceptedVersions = version === undefined ? undefined : [version];
+    await updateResource(withLineId(ctx, stored, line), resource, id, { values, acceptedVersions });
+  },
+};
 
 /**
  * A batched update is recognized by its request id, which must differ from that of an earlier line of this import for the

@@ -1,18 +1,11 @@
 import { isUtf8 } from 'node:buffer';
-import { type CsvError, parse } from 'csv-parse/sync';
-import { AppError } from '../errors.js';
+import { AppError, createFieldErrors } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Fields, FieldType, Values } from '../schema/fields.js';
 import { notUtf8, parseJson } from '../schema/json.js';
 import type { Resource } from '../schema/resource.js';
-import type { SourceRecord } from './split-records.js';
 
 export type Delimiter = ',' | ';';
-
-/** The cells of a record, or what is wrong with it. */
-export interface CsvRecord extends SourceRecord {
-  cells: readonly string[] | AppError;
-}
 
 /** A first line by which spreadsheets name the separator. */
 const separatorLine = /^"?sep=([,;])"?$/i;
@@ -23,38 +16,32 @@ export function chooseDelimiter(first: string): Delimiter {
   return (separatorLine.exec(first.trim())?.[1] as Delimiter | undefined) ?? counted;
 }
 
-/** Parses the cells of records, all at once if none is malformed. */
-export function parseCells(records: readonly SourceRecord[], delimiter: Delimiter): CsvRecord[] {
-  const texts = records.map(({ content }) => decode(content));
-  const wellFormed = texts.filter((text) => typeof text === 'string');
-  const together = parseText(wellFormed.join('\n'), delimiter);
-  const rows = Array.isArray(together) && together.length === wellFormed.length ? together : undefined;
-  let next = 0;
-  const parseOne = (text: string) => rows?.[next++] ?? parseRecord(text, delimiter);
-  return records.map((record, at) => {
-    const text = texts[at] ?? '';
-    return { ...record, cells: text instanceof AppError ? text : parseOne(text) };
-  });
-}
+/** A cell and what ends it, by separator; within quotes a quote stands twice (RFC 4180). */
+const cellPatterns = {
+  ',': /(?:"([^"]*(?:""[^"]*)*)"|([^",]*))(,|$)/y,
+  ';': /(?:"([^"]*(?:""[^"]*)*)"|([^";]*))(;|$)/y,
+};
 
-function decode(content: Buffer | AppError): string | AppError {
+/** Parses the cells of a record. @returns what is wrong if it is none */
+export function parseCells(content: Buffer | AppError, delimiter: Delimiter): readonly string[] | AppError {
   if (content instanceof AppError) return content;
-  return isUtf8(content) ? content.toString() : new AppError('badJson', { line: notUtf8 });
-}
-
-function parseRecord(text: string, delimiter: Delimiter): readonly string[] | AppError {
-  const rows = parseText(text, delimiter);
-  return Array.isArray(rows) ? (rows[0] ?? []) : rows;
-}
-
-function parseText(text: string, delimiter: Delimiter): string[][] | AppError {
-  try {
-    return parse(text, { delimiter, record_delimiter: '\n', relax_column_count: true });
-  } catch (error) {
-    const { code, column } = error as CsvError;
-    const fault = code === 'CSV_QUOTE_NOT_CLOSED' ? 'a quote that is not closed' : 'a quote in a wrong place';
-    return new AppError('badJson', { line: `has ${fault}, in cell ${Number(column) + 1}` });
+  if (!isUtf8(content)) return new AppError('badJson', { line: notUtf8 });
+  const text = content.toString();
+  const pattern = cellPatterns[delimiter];
+  const cells: string[] = [];
+  for (let [at, end] = [0, delimiter as string | undefined]; end === delimiter; at = pattern.lastIndex) {
+    pattern.lastIndex = at;
+    const [cell, quoted, plain = '', next] = pattern.exec(text) ?? [];
+    if (cell === undefined) return new AppError('badJson', { line: describeQuote(text.slice(at), cells.length + 1) });
+    cells.push(quoted?.replaceAll('""', '"') ?? plain);
+    end = next;
   }
+  return cells;
+}
+
+function describeQuote(rest: string, cell: number): string {
+  const isOpen = rest.startsWith('"') && rest.split('"').length % 2 === 0;
+  return `has a quote ${isOpen ? 'that is not closed' : 'in a wrong place'}, in cell ${cell}`;
 }
 
 /** Reads the names of the columns. @returns undefined for a line that only names the separator */
@@ -101,23 +88,16 @@ function findType({ fields, readOnly, legacy: { aliases = {} } }: Resource, [fir
   return type;
 }
 
-function setAt(values: Values, [key = '', ...rest]: readonly string[], value: unknown): void {
-  if (rest.length === 0) {
-    values[key] = value;
-    return;
+function setAt(values: Values, path: readonly string[], value: unknown): void {
+  let object = values;
+  for (const key of path.slice(0, -1)) {
+    const inner = object[key];
+    const next = isPlainObject(inner) ? inner : (Object.create(null) as Values);
+    object[key] = next;
+    object = next;
   }
-  const inner = values[key];
-  const object = isPlainObject(inner) ? inner : (Object.create(null) as Values);
-  values[key] = object;
-  setAt(object, rest, value);
+  object[path.at(-1) ?? ''] = value;
 }
-
-const booleanCells: ReadonlyMap<string, boolean> = new Map([
-  ['true', true],
-  ['1', true],
-  ['false', false],
-  ['0', false],
-]);
 
 /** A text that is no value of the type stays a text, which the check of the field rejects. */
 function toJsonValue(cell: string, type: FieldType | undefined, delimiter: Delimiter): unknown {
@@ -126,10 +106,12 @@ function toJsonValue(cell: string, type: FieldType | undefined, delimiter: Delim
     case 'number':
       return toNumber(cell.trim(), delimiter) ?? cell;
     case 'boolean':
-      return booleanCells.get(cell.trim().toLowerCase()) ?? cell;
+      return type.query?.(cell.trim().toLowerCase(), '', createFieldErrors()) ?? cell;
     case 'object':
-    case 'array':
-      return parseJsonCell(cell);
+    case 'array': {
+      const { value = cell } = parseJson(Buffer.from(cell));
+      return value;
+    }
     default:
       return cell;
   }
@@ -139,9 +121,4 @@ function toJsonValue(cell: string, type: FieldType | undefined, delimiter: Delim
 function toNumber(cell: string, delimiter: Delimiter): number | undefined {
   const text = delimiter === ';' ? cell.replace(',', '.') : cell;
   return /^[+-]?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,3})?$/.test(text) ? Number(text) : undefined;
-}
-
-function parseJsonCell(cell: string): unknown {
-  const { fault, value } = parseJson(Buffer.from(cell));
-  return fault === undefined ? value : cell;
 }

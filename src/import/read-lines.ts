@@ -8,7 +8,7 @@ import type { Values } from '../schema/fields.js';
 import { notUtf8, parseJson, removeByteOrderMark } from '../schema/json.js';
 import type { Resource } from '../schema/resource.js';
 import { chooseDelimiter, type Delimiter, parseCells, parseHeader, toValues } from './parse-csv.js';
-import { createCsvScanner, createLineScanner, splitRecords } from './split-records.js';
+import { createScanner, splitRecords } from './split-records.js';
 
 /** One line of an import: the object that it holds, or what is wrong with it. */
 export interface ImportLine {
@@ -34,7 +34,7 @@ const idle_limit_ms = 60_000;
 const max_header_bytes = 64 * 1024;
 /** A byte order mark of UTF-16, or an ASCII character in it. */
 const utf16Beginning = /^(?:\xff\xfe|\xfe\xff|\0[^\0]|[^\0]\0)/;
-const lineBreak = /\r?\n|\r/;
+const anyLineBreak = /\r?\n|\r/;
 /** A line break, and no carriage return to which a line feed may belong. */
 const wholeLineBreak = /\n|\r./s;
 
@@ -67,8 +67,9 @@ function toAppError(error: unknown, limit_ms: number): AppError {
   if (error instanceof AppError) return error;
   if (error instanceof TimeLimitError)
     return new AppError('badParameter', { body: `must complete a line every ${limit_ms / 1000} s` });
-  if (isDecodingError(error)) return new AppError('badJson', { body: 'must be compressed as Content-Encoding says' });
-  throw error;
+  const { code } = error as NodeJS.ErrnoException;
+  if (!/^(?:Z_|ERR__)/.test(String(code))) throw error;
+  return new AppError('badJson', { body: 'must be compressed as Content-Encoding says' });
 }
 
 async function* readDecoded(
@@ -83,8 +84,8 @@ async function* readDecoded(
   }
   const text = head.toString().trimStart();
   const isCsv = /^text\/csv\b/i.test(contentType) || (!/ndjson|jsonl/i.test(contentType) && !/^(?:[{[]|$)/.test(text));
-  if (isCsv) yield* readCsv(body, chooseDelimiter(text.split(lineBreak)[0] ?? ''), resourceOf);
-  else yield* readNdjson(body, lineBreak.exec(text)?.[0].at(-1));
+  if (isCsv) yield* readCsv(body, chooseDelimiter(text.split(anyLineBreak)[0] ?? ''), resourceOf);
+  else yield* readNdjson(body, anyLineBreak.exec(text)?.[0].at(-1));
 }
 
 function decode(request: IncomingMessage): AsyncIterable<Buffer> {
@@ -114,11 +115,6 @@ async function* readBounded(decoder: Readable & { bytesWritten: number }): Async
   }
 }
 
-function isDecodingError(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException;
-  return /^(?:Z_|ERR__)/.test(String(code));
-}
-
 /** Reads until the first line is complete. @returns it, and the whole body, without byte order mark */
 async function readHead(body: AsyncIterable<Buffer>): Promise<{ head: Buffer; body: AsyncIterable<Buffer> }> {
   const chunks = body[Symbol.asyncIterator]();
@@ -141,8 +137,8 @@ async function readUnused(body: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of body);
 }
 
-async function* readNdjson(body: AsyncIterable<Buffer>, lineEnd = '\n'): AsyncGenerator<readonly ImportLine[]> {
-  for await (const records of splitRecords(body, createLineScanner(lineEnd)))
+async function* readNdjson(body: AsyncIterable<Buffer>, lineBreak = '\n'): AsyncGenerator<readonly ImportLine[]> {
+  for await (const records of splitRecords(body, createScanner({ lineBreak })))
     yield records.map(({ line, content }) => ({ line, bytes: sizeOf(content), content: parseObject(content) }));
 }
 
@@ -161,11 +157,12 @@ async function* readCsv(
   resourceOf: (name: unknown) => Resource | undefined,
 ): AsyncGenerator<readonly ImportLine[]> {
   let columns: readonly string[] | undefined;
-  const batches = splitRecords(body, createCsvScanner(delimiter));
+  const batches = splitRecords(body, createScanner({ delimiter }));
   for await (const records of batches) {
     const lines: ImportLine[] = [];
-    for (const { line, content, cells } of parseCells(records, delimiter)) {
+    for (const { line, content } of records) {
       const bytes = sizeOf(content);
+      const cells = parseCells(content, delimiter);
       if (columns === undefined) {
         const header = cells instanceof AppError ? cells : parseHeader(cells, delimiter);
         if (header instanceof AppError) {

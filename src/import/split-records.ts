@@ -23,61 +23,48 @@ const quote = 34;
 
 /** Finds the ends of records in consecutive chunks. */
 interface Scanner {
+  /** Of the current record, as the line breaks in it. */
+  cells: number;
+  lineBreaks: number;
+  /** Within quotes, where line breaks end no record. */
+  isQuoted: boolean;
   /** @returns the position of the line break that ends the current record, -1 if it continues in the next chunk */
   findEnd(chunk: Buffer, from: number): number;
-  /** Ends the current record at the next line break. */
-  closeQuotes(): void;
-  /** Returns the numbers of cells, and of line breaks inside the record, and begins with the next record. */
-  takeCounts(): { cells: number; lineBreaks: number };
 }
 
-/** Creates the scanner of a file whose lines end in `\n` (after `\r` or not) or in `\r`. */
-export function createLineScanner(lineBreak: string): Scanner {
-  return {
-    findEnd: (chunk, from) => chunk.indexOf(lineBreak, from),
-    closeQuotes() {},
-    takeCounts: () => ({ cells: 1, lineBreaks: 0 }),
-  };
-}
-
-/** Creates the scanner of CSV. It recognizes a quote only where a cell begins, as RFC 4180 does. */
-export function createCsvScanner(delimiter: string): Scanner {
-  const delimiterByte = delimiter.charCodeAt(0);
+/**
+ * Creates the scanner of CSV, which recognizes a quote only where a cell begins, as RFC 4180 does, or of lines that end in
+ * `\n`, after `\r` or not, or in `\r`.
+ */
+export function createScanner({ delimiter, lineBreak = '' }: { delimiter?: string; lineBreak?: string }): Scanner {
+  const delimiterByte = delimiter?.charCodeAt(0);
   let isCellStart = true;
-  let isQuoted = false;
   /** The last byte closed the quotes, unless this one is a quote too. */
   let isClosing = false;
   let previous = 0;
-  let lineBreaks = 0;
-  let cells = 1;
   return {
+    cells: 1,
+    lineBreaks: 0,
+    isQuoted: false,
     findEnd(chunk, from) {
+      if (delimiterByte === undefined) return chunk.indexOf(lineBreak, from);
       for (let at = from; at < chunk.length; at++) {
         const byte = chunk[at] as number;
         const isLineBreak = byte === line_feed || byte === carriage_return;
-        if (isQuoted) {
+        if (this.isQuoted) {
           isClosing = byte === quote;
-          isQuoted = !isClosing;
-          if (isLineBreak && (byte !== line_feed || previous !== carriage_return)) lineBreaks++;
+          this.isQuoted = !isClosing;
+          if (isLineBreak && (byte !== line_feed || previous !== carriage_return)) this.lineBreaks++;
           previous = byte;
           continue;
         }
-        isQuoted = byte === quote && (isCellStart || isClosing);
+        this.isQuoted = byte === quote && (isCellStart || isClosing);
         isClosing = false;
         isCellStart = byte === delimiterByte || isLineBreak;
-        if (byte === delimiterByte) cells++;
+        if (byte === delimiterByte) this.cells++;
         if (isLineBreak) return at;
       }
       return -1;
-    },
-    closeQuotes() {
-      isQuoted = false;
-    },
-    takeCounts() {
-      const counts = { cells, lineBreaks };
-      cells = 1;
-      lineBreaks = 0;
-      return counts;
     },
   };
 }
@@ -95,7 +82,8 @@ export async function* splitRecords(
   let isAfterReturn = false;
 
   function takeRecord(): SourceRecord | undefined {
-    const { cells, lineBreaks } = scanner.takeCounts();
+    const { cells, lineBreaks } = scanner;
+    Object.assign(scanner, { cells: 1, lineBreaks: 0 });
     const first = line;
     line += 1 + lineBreaks;
     if (size === 0) return undefined;
@@ -118,7 +106,7 @@ export async function* splitRecords(
       if (size <= max_record_bytes) parts.push(part);
       else {
         parts = [];
-        scanner.closeQuotes();
+        scanner.isQuoted = false;
       }
       if (end < 0) break;
       const record = takeRecord();

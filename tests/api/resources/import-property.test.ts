@@ -1,23 +1,13 @@
 import { expect, it } from '@jest/globals';
 import { useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
+import { createRandom } from '../../support/random.js';
 import type { Api } from '../../support/service.js';
 
 /** An import stores what single creates in the order of its lines store (reference/import.md#lines). */
 const ctx = useTestService();
 
 type Line = Record<string, unknown> & { resource: string };
-
-/** A pseudorandom generator (mulberry32), so that a failing seed can be repeated. */
-function createRandom(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
-  };
-}
 
 const parents: Record<string, [field: string, parent: string][]> = {
   project: [],
@@ -41,7 +31,8 @@ const initials: Record<string, string> = {
 
 /** Lines with few names, so that many are taken, and with parents that are often missing. */
 function generateLines(seed: number, account: string): Line[] {
-  const random = createRandom(seed);
+  const next = createRandom(seed);
+  const random = (below: number) => Math.floor(next() * below);
   const types = Object.keys(parents);
   return Array.from({ length: 120 }, (): Line => {
     const resource = types[random(types.length)] ?? '';
