@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
-import { isNotModified, mergeVersions, parseIfMatch } from '../http/entity-tags.js';
-import { setVary } from '../http/send.js';
+import { parseIfMatch } from '../http/entity-tags.js';
 import { assertExists } from '../objects/resources.js';
 import { device } from '../resources/index.js';
 import { integer } from '../schema/fields/number.js';
@@ -56,13 +55,7 @@ export function stateEndpoints(changeState: ChangeState): Endpoint[] {
       scope: 'read',
       isForDevices: true,
       result: { kind: 'plain', schema: stateSchema, hasEntityTag: true },
-      async handle(ctx) {
-        const answer = showState(ctx, await findState(ctx.store.db, (await findDevice(ctx))._id));
-        if (!isNotModified(ctx.request.headers['if-none-match'], ctx.response.getHeader('ETag'))) return answer;
-        setVary(ctx.response);
-        ctx.response.status(304).end();
-        return undefined;
-      },
+      handle: async (ctx) => showState(ctx, await findState(ctx.store.db, (await findDevice(ctx))._id)),
     },
     {
       ...shared,
@@ -82,8 +75,7 @@ export function stateEndpoints(changeState: ChangeState): Endpoint[] {
       result: stateUpdated,
       async handle(ctx) {
         const { version } = parseQuery(ctx.query, versions);
-        const tagged = parseIfMatch(ctx.request.headers['if-match']);
-        const accepted = mergeVersions(version as number | undefined, tagged);
+        const accepted = parseIfMatch(ctx.request.headers['if-match'])(version as number | undefined);
         checkPatch('desired', ctx.body);
         const node = await findDevice(ctx);
         return showState(ctx, await changeState(node, (state) => mergeDesired(state, ctx.body, ctx, accepted)));

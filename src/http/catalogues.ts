@@ -72,19 +72,11 @@ function catalogue(
   };
 }
 
-interface PageParameters {
-  max?: number;
-  offset?: number;
-  order?: number;
-  after?: string;
-}
-
 /** Selects a page of a catalogue; `next` continues it if it was asked for by `after`. */
 function selectPage(
   entries: readonly string[],
-  params: PageParameters,
-): { page: readonly string[]; next: string | undefined } {
-  const { max = entries.length, offset = 0, order, after } = params;
+  { max = entries.length, offset = 0, order, after }: { max?: number; offset?: number; order?: number; after?: string },
+) {
   if (after === undefined) {
     const ordered = order === -1 ? entries.toReversed() : entries;
     return { page: ordered.slice(offset, offset + max), next: undefined };

@@ -21,6 +21,7 @@ export interface ConsoleOptions {
 }
 
 interface Asset {
+  /** As the name of a file ends. */
   type: string;
   body: Buffer;
   /** The forms that the build has put beside it. */
@@ -28,14 +29,6 @@ interface Asset {
 }
 
 const mount = '/console';
-const types: Readonly<Record<string, string>> = {
-  '.css': 'text/css; charset=utf-8',
-  '.html': 'text/html; charset=utf-8',
-  '.js': 'text/javascript; charset=utf-8',
-  '.json': 'application/json; charset=utf-8',
-  '.png': 'image/png',
-  '.svg': 'image/svg+xml; charset=utf-8',
-};
 
 /**
  * Serves the web console below `/console/`, and at `/` to browsers (reference/configuration.md#console). Without a built
@@ -44,14 +37,14 @@ const types: Readonly<Record<string, string>> = {
 export function serveConsole(options: ConsoleOptions): RequestHandler {
   const prefix = new URL(options.public_url).pathname.replace(/\/$/, '');
   const assets = readAssets(join(options.dir, 'files'));
-  const page: Asset = { type: typeOf('index.html'), body: Buffer.from(buildPage(options, prefix)), compressed: {} };
+  const page: Asset = { type: 'html', body: Buffer.from(buildPage(options, prefix)), compressed: {} };
   const originOf = (url: string | undefined) => (url === undefined ? [] : [new URL(url).origin]);
   const csp = createStrictCsp({ images: originOf(options.tiles_url), connections: originOf(options.oidc.issuer) });
   const sendPage = chain(csp, (request, response) => send(request, response, page, 'no-cache'));
   return (request, response, next) => {
     const { path } = request;
     if (path === '/') {
-      if (!isRead(request) || !isHtmlPreferred(request.headers.accept)) return next();
+      if (!/^(?:GET|HEAD)$/.test(request.method) || !isHtmlPreferred(request.headers.accept)) return next();
       response.vary('Accept');
       sendPage(request, response, next);
     } else if (path === mount) {
@@ -69,10 +62,6 @@ export function serveConsole(options: ConsoleOptions): RequestHandler {
   };
 }
 
-function isRead({ method }: Request): boolean {
-  return method === 'GET' || method === 'HEAD';
-}
-
 /** Reads all files into memory: one that is sent to a client that does not read would hold a descriptor. */
 function readAssets(dir: string): ReadonlyMap<string, Asset> {
   const names = existsSync(dir) ? readdirSync(dir) : [];
@@ -80,13 +69,9 @@ function readAssets(dir: string): ReadonlyMap<string, Asset> {
   return new Map(
     [...files].map(([name, body]) => {
       const [br, gzip] = [files.get(`${name}.br`), files.get(`${name}.gz`)];
-      return [name, { type: typeOf(name), body, compressed: { ...(br && { br }), ...(gzip && { gzip }) } }];
+      return [name, { type: extname(name), body, compressed: { ...(br && { br }), ...(gzip && { gzip }) } }];
     }),
   );
-}
-
-function typeOf(name: string): string {
-  return types[extname(name)] ?? 'application/octet-stream';
 }
 
 /** The page with the address of its files and its settings, or the start page where no console was built. */
@@ -128,6 +113,6 @@ const startPage = (prefix: string) => `<!doctype html>
 `;
 
 function send(request: Request, response: Response, { type, body, compressed }: Asset, cacheControl: string): void {
-  response.set({ 'Content-Type': type, 'Cache-Control': cacheControl });
+  response.type(type).set('Cache-Control', cacheControl);
   sendCompressed(request, response, body, compressed);
 }

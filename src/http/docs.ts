@@ -55,7 +55,6 @@ export function docsRoutes(buildDocument: () => object): PublicRoute[] {
  */
 function staticResponse(type: string, read: () => string | Buffer, cacheControl = 'no-cache'): RequestHandler {
   const isText = !type.startsWith('image/');
-  const contentType = isText ? `${type}; charset=utf-8` : type;
   const load = () => {
     const body = Buffer.from(read());
     const tag = `"${createHash('sha1').update(body).digest('base64url')}"`;
@@ -67,7 +66,7 @@ function staticResponse(type: string, read: () => string | Buffer, cacheControl 
   return (request, response, next) => {
     loaded ??= load();
     const { body, tag, compressed } = loaded;
-    response.set({ 'Content-Type': contentType, 'Cache-Control': cacheControl, ETag: tag });
+    response.set({ 'Content-Type': type, 'Cache-Control': cacheControl, ETag: tag });
     compressed.then((forms) => sendCompressed(request, response, body, forms)).catch(next);
   };
 }

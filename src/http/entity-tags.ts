@@ -4,25 +4,19 @@ import { AppError } from '../errors.js';
 const versionTag = /^(?:W\/)?"(\d{1,15})(?:[.-][^"]*)?"$/;
 
 /**
- * Parses the versions that `If-Match` names (reference/requests.md#entity-tags). @returns undefined for any
- * @throws AppError badParameter (4004)
+ * Parses `If-Match` (reference/requests.md#entity-tags). @returns a function that tells the versions which an update accepts;
+ * if it names one too, both must match @throws AppError badParameter (4004)
  */
-export function parseIfMatch(header: string | undefined): readonly number[] | undefined {
-  if (header === undefined) return undefined;
-  const tags = splitTags(header);
+export function parseIfMatch(header: string | undefined): (version?: number) => readonly number[] | undefined {
+  const tags = header === undefined ? ['*'] : splitTags(header);
   const named = tags.filter((tag) => tag !== '*').map((tag) => versionTag.exec(tag)?.[1]);
   if (tags.length === 0 || named.includes(undefined))
     throw new AppError('badParameter', { 'If-Match': 'must be an ETag with its quotes, several, or *' });
-  return tags.includes('*') ? undefined : named.map(Number);
-}
-
-/** The versions that an update accepts: if both the body and `If-Match` name some, both must match. */
-export function mergeVersions(
-  version: number | undefined,
-  tagged: readonly number[] | undefined,
-): readonly number[] | undefined {
-  if (version === undefined) return tagged;
-  return tagged === undefined || tagged.includes(version) ? [version] : [];
+  const versions = tags.includes('*') ? undefined : named.map(Number);
+  return (version) => {
+    if (version === undefined) return versions;
+    return versions?.includes(version) === false ? [] : [version];
+  };
 }
 
 /** Compares `If-None-Match` with an entity tag, weakly (RFC 9110 §13.1.2), and without what proxies add to it. */

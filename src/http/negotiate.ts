@@ -3,15 +3,6 @@ import type { ListFormat } from '../schema/list-parameters.js';
 const max_header_length = 4096;
 const QUALITY = /^(?:\d(?:\.\d{0,9})?|\.\d{1,9})$/;
 
-/** Quality of each format, 0 to 1; `json_named`: JSON was named, not only covered by a wildcard. */
-interface Preference {
-  xml: number;
-  json: number;
-  csv: number;
-  ndjson: number;
-  json_named: boolean;
-}
-
 /** Reports whether `Accept` names XML and prefers it to JSON (reference/requests.md#formats). */
 export function isXmlPreferred(accept: string | undefined): boolean {
   if (accept === undefined || accept === '*/*' || accept === 'application/json') return false;
@@ -51,8 +42,11 @@ export function parseExplicitFormat(accept: string | undefined): 'json' | 'xml' 
   return named > 0 ? 'json' : undefined;
 }
 
-/** Reads the media ranges of the formats (RFC 9110 §12.5.1); skips malformed ones. */
-function preference(accept: string): Preference {
+/**
+ * Reads the quality of each format (RFC 9110 §12.5.1), from 0 to 1; skips malformed ranges. `json_named`: JSON was named, not
+ * only covered by a wildcard.
+ */
+function preference(accept: string) {
   let xml = 0;
   let json = 0;
   let csv = 0;

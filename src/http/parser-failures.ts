@@ -25,12 +25,6 @@ export function formatParserFailure({ code: cause, reason }: ParserError, reques
   const { status, code, message } = failures[failure];
   const details = failure === 'badParameter' ? { request: `must be HTTP: ${reason}` } : {};
   const body = JSON.stringify({ code, message, details });
-  const head = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-    `X-Request-Id: ${request_id}`,
-    `Content-Type: ${contentTypes.json}`,
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    'Connection: close',
-  ];
-  return `${head.join('\r\n')}\r\n\r\n${body}`;
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nX-Request-Id: ${request_id}\r\nContent-Type: ${contentTypes.json}`;
+  return `${head}\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`;
 }

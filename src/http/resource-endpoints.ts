@@ -15,7 +15,7 @@ import { body_limit_bytes, type Scope, wouldChange } from '../schema/operation.j
 import { parseQuery } from '../schema/query.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
 import type { Endpoint, RequestContext } from './context.js';
-import { mergeVersions, parseIfMatch } from './entity-tags.js';
+import { parseIfMatch } from './entity-tags.js';
 import { createListing } from './list-request.js';
 import { setAnswerAtLimit } from './respond.js';
 
@@ -144,9 +144,9 @@ function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
     result: { kind: 'status', success: 'updated', message: messages.updated, details: resource },
     handle: (ctx) =>
       withSentNames(resource, ctx.body, async () => {
-        const tagged = parseIfMatch(ctx.request.headers['if-match']);
+        const acceptVersions = parseIfMatch(ctx.request.headers['if-match']);
         const { values: changes, version } = parseUpdate(resource, ctx.body);
-        const acceptedVersions = mergeVersions(version, tagged);
+        const acceptedVersions = acceptVersions(version);
         const values = prepareUpdate === undefined ? changes : await prepareUpdate(ctx, changes);
         return { document: await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions }) };
       }),

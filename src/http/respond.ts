@@ -107,7 +107,9 @@ export function createSender({ result }: Operation, { base_path, yieldTurn }: En
       return (ctx, { document, output }) => document && sendObject(ctx, document, { output });
     }
     case 'plain':
-      return ({ response }, { details }) => details && sendPlain(response, details);
+      return ({ response }, { details }) => {
+        if (details && !endIfUnchanged(response)) sendPlain(response, details);
+      };
     default:
       return () => undefined;
   }
@@ -144,7 +146,7 @@ function createObjectSender(listed: ListedType, isTagged: boolean) {
   }
 
   return async (ctx: RequestContext, document: Bson, { head, output }: ObjectOptions = {}): Promise<void> => {
-    const { request, response } = ctx;
+    const { response } = ctx;
     const { inherited, requestedOf } = await loadShown(ctx, listed, [document], output);
     const context = { now: ctx.now, inherited, requested: requestedOf?.(document) };
     const format = formatOf(response);
@@ -156,11 +158,16 @@ function createObjectSender(listed: ListedType, isTagged: boolean) {
       localsOf(response).code = head.code;
       const body = object ? buildJsonStatus(head, object) : writeStatus(head, document, projection, format, context);
       send(response, head.status, format, body);
-    } else if (isNotModified(request.headers['if-none-match'], response.getHeader('ETag'))) {
-      setVary(response);
-      response.status(304).end();
-    } else if (object !== undefined) send(response, 200, format, object);
+    } else if (object !== undefined && !endIfUnchanged(response)) send(response, 200, format, object);
   };
+}
+
+/** Answers 304 to a client that has what its entity tag names. @returns false if it has not */
+function endIfUnchanged(response: Response): boolean {
+  if (!isNotModified(response.req.headers['if-none-match'], response.getHeader('ETag'))) return false;
+  setVary(response);
+  response.status(304).end();
+  return true;
 }
 
 /** Loads what the objects show beside what is stored in them. */

@@ -18,9 +18,7 @@ export type ParsedJson =
 /** The reason of text that is none. */
 export const notUtf8 = 'must be UTF-8';
 
-function describeMalformed(reason: string): ParsedJson {
-  return { fault: 'malformed', isObject: false, reason };
-}
+const describeMalformed = (reason: string): ParsedJson => ({ fault: 'malformed', isObject: false, reason });
 
 /** Some programs write it in front of UTF-8. */
 const byteOrderMark = Buffer.from('\ufeff');
