@@ -1,7 +1,6 @@
-import { connect } from 'node:net';
-import { text } from 'node:stream/consumers';
 import { deflateSync, gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from '@jest/globals';
+import { openRawClient } from '../../former-platform/raw-client.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { type Api, pathOf, type Reply } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
@@ -128,7 +127,7 @@ describe('methods', () => {
     const allow = ({ headers }: Reply) => headers.allow?.split(', ').sort().join(', ');
     const options = await ctx.service.clientWith(undefined).send('OPTIONS', path);
     expect([options.status, options.text, allow(options)]).toEqual([204, '', expected]);
-    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'].filter(
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH', 'TRACE', 'PROPFIND'].filter(
       (method) => !expected.includes(method),
     )) {
       const reply = await ctx.api.send(method, path);
@@ -198,64 +197,46 @@ it('sends a unique X-Request-Id with every response', async () => {
 });
 
 describe('what is no HTTP', () => {
-  /** Sends bytes, and reads all answers until the service closes the connection. */
-  async function exchange(...parts: readonly string[]) {
-    const socket = connect(Number(new URL(ctx.service.url).port), '127.0.0.1');
-    const received = text(socket);
-    for (const part of parts) socket.write(part, 'latin1');
-    const answers = (await received).split(/(?=HTTP\/1\.1 \d{3} )/);
-    return answers.map((answer) => {
-      const [head = '', body = ''] = answer.split('\r\n\r\n');
-      expect(head).toMatch(/\r\nX-Request-Id: [\da-f-]{36}(?:\r\n|$)/);
-      expect(head).toMatch(/\r\nContent-Type: application\/json; charset=utf-8(?:\r\n|$)/);
-      return [Number(head.split(' ')[1]), body.startsWith('{') ? JSON.parse(body) : body];
-    });
+  /** Sends bytes, and reads so many answers. */
+  async function exchange(bytes: string, count = 1) {
+    const client = openRawClient(ctx.service.url);
+    client.write(bytes);
+    const answers: [status: number, body: unknown][] = [];
+    while (answers.length < count) {
+      const { status, headers, body } = await client.answer();
+      expect(headers).toMatchObject({ 'x-request-id': expect.stringMatching(/^[\da-f-]{36}$/), 'content-type': json });
+      answers.push([Number(status.split(' ')[1]), JSON.parse(body)]);
+    }
+    expect(await client.closed()).toBe('');
+    return answers;
   }
-  const malformed = (request: string) => [
-    400,
-    { code: 4004, message: 'format parameter invalid', details: { request } },
-  ];
+  const malformed = (details: object) => [400, { code: 4004, message: 'format parameter invalid', details }];
   const chunked = 'POST /projects/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
   const healthy = 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n';
+  const ok = [200, { status: 'ok' }];
 
   it.each([
-    ['NONSENSE\r\n\r\n', 'must be HTTP: Invalid method encountered'],
-    ['GET /\u00e9 HTTP/1.1\r\nHost: a\r\n\r\n', 'must be HTTP: Invalid char in url path'],
-    ['GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n', 'must be HTTP: Invalid character in Content-Length'],
-    [`${chunked}x\r\n`, 'must be HTTP: Invalid character in chunk size'],
-  ])('answers %j with a numbered body', async (bytes, request) => {
-    expect(await exchange(bytes)).toEqual([malformed(request)]);
+    ['NONSENSE\r\n\r\n', 'Invalid method encountered'],
+    ['GET /\u00e9 HTTP/1.1\r\nHost: a\r\n\r\n', 'Invalid char in url path'],
+    ['GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n', 'Invalid character in Content-Length'],
+    [`${chunked}x\r\n`, 'Invalid character in chunk size'],
+  ])('answers %j with a numbered body', async (bytes, reason) => {
+    expect(await exchange(bytes)).toEqual([malformed({ request: `must be HTTP: ${reason}` })]);
   });
 
-  it('answers 4311 and 4131 for too many headers and too long a chunk', async () => {
+  it('answers 4311 and 4131 for too many headers and too long a chunk, after the requests before', async () => {
     const long = 'y'.repeat(20_000);
-    expect(await exchange(`GET / HTTP/1.1\r\nHost: a\r\nx: ${long}\r\n\r\n`)).toEqual([
-      [431, { code: 4311, message: 'headers too large', details: {} }],
-    ]);
-    expect(await exchange(`${chunked}1;${long}\r\n`)).toEqual([
-      [413, { code: 4131, message: 'body too large', details: {} }],
-    ]);
-  });
-
-  it('answers the requests before it first', async () => {
-    const [first, second, ...others] = await exchange(healthy.repeat(20), `${healthy}NONSENSE\r\n\r\n`);
-    expect([first, second]).toEqual([
-      [200, { status: 'ok' }],
-      [200, { status: 'ok' }],
-    ]);
-    expect(others.length).toBe(20);
-    expect(others.at(-1)).toEqual(malformed('must be HTTP: Invalid method encountered'));
+    const answers = await exchange(`${healthy.repeat(20)}GET / HTTP/1.1\r\nHost: a\r\nx: ${long}\r\n\r\n`, 21);
+    expect(answers).toEqual([...Array(20).fill(ok), [431, { code: 4311, message: 'headers too large', details: {} }]]);
+    const tooLarge = [413, { code: 4131, message: 'body too large', details: {} }];
+    expect(await exchange(`${healthy}${chunked}1;${long}\r\n`, 2)).toEqual([ok, tooLarge]);
   });
 
   it('answers a request without Host, and takes an unknown expectation for none', async () => {
     const closing = 'Connection: close\r\n\r\n';
-    expect(await exchange(`GET /healthz HTTP/1.1\r\n${closing}`)).toEqual([
-      [400, { code: 4004, message: 'format parameter invalid', details: { host: 'is required' } }],
-    ]);
-    expect(await exchange(`GET /healthz HTTP/1.0\r\n${closing}`)).toEqual([[200, { status: 'ok' }]]);
-    expect(await exchange(`GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: more\r\n${closing}`)).toEqual([
-      [200, { status: 'ok' }],
-    ]);
+    expect(await exchange(`GET /healthz HTTP/1.1\r\n${closing}`)).toEqual([malformed({ host: 'is required' })]);
+    expect(await exchange(`GET /healthz HTTP/1.0\r\n${closing}`)).toEqual([ok]);
+    expect(await exchange(`GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: more\r\n${closing}`)).toEqual([ok]);
   });
 });
 

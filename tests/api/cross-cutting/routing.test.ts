@@ -10,20 +10,17 @@ interface RawRequest {
   method?: string;
   path: string;
   headers?: Record<string, string>;
-  body?: string;
 }
 
 let service: TestService;
-let keys: { write: string; stream: string };
+let key: string;
 let group = '';
 let device = '';
 
 beforeAll(async () => {
   service = await startTestService({ base_path: '/api', cors_origins: ['https://a.example'] });
-  const issue = async (scope: 'write' | 'stream') =>
-    (await issueKey(service.db, { account: 'acme', username: 'alice', scope }, 0)).key;
-  keys = { write: await issue('write'), stream: await issue('stream') };
-  const api = service.clientWith(keys.write);
+  ({ key } = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'write' }, 0));
+  const api = service.clientWith(key);
   const post: typeof api.post = (path, body) => api.post(`/api${path}`, body);
   const fixtures = createFixtures({ ...api, post });
   group = await fixtures.group({ name: 'hall' });
@@ -38,16 +35,16 @@ interface RawResponse {
 }
 
 /** Sends the path byte for byte; other clients would normalise it. */
-async function send({ method = 'GET', path, headers = {}, body }: RawRequest): Promise<RawResponse> {
+async function send({ method = 'GET', path, headers = {} }: RawRequest): Promise<RawResponse> {
   const { port } = new URL(service.url);
   const sent = request({
     host: '127.0.0.1',
     port,
     method,
     path,
-    headers: { 'service.apikey': keys.write, ...headers },
+    headers: { 'service.apikey': key, ...headers },
   });
-  sent.end(body);
+  sent.end();
   const [answer] = await once(sent, 'response');
   let text = '';
   for await (const chunk of answer.setEncoding('utf8')) text += chunk;
@@ -56,7 +53,6 @@ async function send({ method = 'GET', path, headers = {}, body }: RawRequest): P
   return { status: answer.statusCode, headers: answer.headers, code };
 }
 
-const json = (value: unknown) => ({ body: JSON.stringify(value), headers: { 'Content-Type': 'application/json' } });
 const encode = (id: string) => encodeURIComponent(id);
 
 describe('a request finds its endpoint', () => {
@@ -65,20 +61,12 @@ describe('a request finds its endpoint', () => {
     ['an object, percent-encoded', 200, undefined, () => ({ path: `/api/devices/${encode(device)}/` })],
     ['an object, without the closing slash', 200, undefined, () => ({ path: `/api/groups/${group}` })],
     ['an address with scheme and host', 200, undefined, () => ({ path: `${service.url}/api/groups/${group}/` })],
-    [
-      'an unchanged object',
-      304,
-      undefined,
-      () => ({ path: `/api/groups/${group}/`, headers: { 'If-None-Match': '*' } }),
-    ],
-    ['HEAD of an object', 200, undefined, () => ({ method: 'HEAD', path: `/api/devices/${device}/` })],
     ['a child of its parent', 200, undefined, () => ({ path: `/api/groups/${group}/devices/${encode(device)}/` })],
     ['an unknown object', 404, 4041, () => ({ path: '/api/devices/none@acme/' })],
     ['an identifier that is too long', 400, 4004, () => ({ path: `/api/devices/${'x'.repeat(200)}/` })],
     ['an identifier without @', 400, 4004, () => ({ path: '/api/groups/none/' })],
     ['DELETE of a group without @', 404, 4041, () => ({ method: 'DELETE', path: '/api/groups/none/' })],
     ['DELETE of a device without @', 400, 4004, () => ({ method: 'DELETE', path: '/api/devices/none/' })],
-    ['an unknown query parameter', 400, 4004, () => ({ path: `/api/groups/${group}/?max=1` })],
     ['an empty query', 200, undefined, () => ({ path: `/api/groups/${group}/?` })],
     ['a path that is not UTF-8', 400, 4004, () => ({ path: '/api/groups/%ff@acme/' })],
     ['a path that is not percent-encoded', 400, 4004, () => ({ path: '/api/groups/50%@acme/' })],
@@ -92,40 +80,10 @@ describe('a request finds its endpoint', () => {
     ['no key', 401, 4011, () => ({ path: `/api/groups/${group}/`, headers: { 'service.apikey': '' } })],
     ['an unknown path without a key', 401, 4011, () => ({ path: '/api/none/', headers: { 'service.apikey': '' } })],
     ['a bad path without a key', 401, 4011, () => ({ path: '/api/groups/%ff/', headers: { 'service.apikey': 'no' } })],
-    [
-      'a scope that is too small',
-      403,
-      4031,
-      () => ({ path: '/api/groups/', headers: { 'service.apikey': keys.stream } }),
-    ],
     ['a bad path of another method', 405, 4051, () => ({ method: 'POST', path: '/api/groups/%ff/' })],
-    ['an update', 200, 2005, () => ({ method: 'PUT', path: `/api/groups/${group}/`, ...json({ description: 'b' }) })],
-    ['a conflict', 400, 4005, () => ({ method: 'PUT', path: `/api/groups/${group}/`, ...json({ version: 99 }) })],
-    ['an update without a body', 400, 4001, () => ({ method: 'PUT', path: `/api/groups/${group}/` })],
-    ['a body that is not JSON', 400, 4001, () => ({ method: 'POST', path: '/api/devices/', body: '{' })],
-    [
-      'a body that is too large',
-      413,
-      4131,
-      () => ({ method: 'POST', path: '/api/devices/', body: ' '.repeat(3_000_000) }),
-    ],
-    ['a stream', 200, 2001, () => ({ method: 'POST', path: `/api/devices/${device}/streams/`, ...json({ data: {} }) })],
   ])('%s: %d', async (_name, status, code, build) => {
     const answer = await send(build());
     expect([answer.status, answer.code]).toEqual([status, code]);
-  });
-
-  it.each(['POST', 'PATCH', 'TRACE', 'PROPFIND'])(
-    'answers %s of an object with 405 and the allowed methods',
-    async (method) => {
-      const answer = await send({ method, path: `/api/groups/${group}/` });
-      expect([answer.status, answer.headers.allow]).toEqual([405, 'GET, PUT, DELETE, HEAD, OPTIONS']);
-    },
-  );
-
-  it('answers OPTIONS with the allowed methods, without a key', async () => {
-    const answer = await send({ method: 'OPTIONS', path: '/api/devices/', headers: { 'service.apikey': '' } });
-    expect([answer.status, answer.headers.allow]).toEqual([204, 'POST, GET, PATCH, DELETE, HEAD, OPTIONS']);
   });
 });
 
