@@ -141,7 +141,10 @@ describeInBrowser('a list', () => {
   });
 
   it('shows 1,000 rows, all of them reachable, and renders only the row that changes', async () => {
-    const page = await ctx.open(`devices?max=${long_page_rows}`);
+    const page = await ctx.openNewTab(`devices?max=${long_page_rows}`);
+    // "12 s ago" of a row changes with the clock
+    await page.clock.setFixedTime(Date.now());
+    await page.reload();
     await waitForView(page);
     const rows = page.locator('tbody tr');
     expect(await rows.count()).toBe(long_page_rows);
@@ -152,18 +155,9 @@ describeInBrowser('a list', () => {
         for (const { target } of records) changed_rows.add((target.closest ? target : target.parentElement).closest('tr'));
       }).observe(document.querySelector('tbody'), { subtree: true, childList: true, attributes: true, characterData: true });
     }`);
-    // no refresh of the list, every 10 s, renders all of them, but one that is under way
-    await page.route(/\/devices\/\?/, () => undefined);
-    let changed: unknown;
-    for (let attempt = 1; attempt <= 5 && changed !== 1; attempt++) {
-      await rows.last().getByRole('checkbox').uncheck();
-      await bar(page).waitFor({ state: 'detached' });
-      await page.evaluate('changed_rows.clear()');
-      await rows.last().getByRole('checkbox').check();
-      await bar(page).getByText('1 device selected').waitFor();
-      changed = await page.evaluate('changed_rows.size');
-    }
-    expect(changed).toBe(1);
+    await rows.last().getByRole('checkbox').check();
+    await bar(page).getByText('1 device selected').waitFor();
+    expect(await page.evaluate('changed_rows.size')).toBe(1);
   });
 
   it('saves its filters, and shows those that are saved as tabs', async () => {
