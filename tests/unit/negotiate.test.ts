@@ -45,12 +45,12 @@ describe('wantsXml', () => {
 
   it('parses hostile headers in linear time', () => {
     const parts = ['"', '\\"', ',', ';', 'q=1;', ' ', 'a/', 'a/+xml', '1', ';q=1111111111'];
-    const start = performance.now();
+    const start = process.cpuUsage();
     for (const part of parts) {
       isXmlPreferred(part.repeat(100_000));
       parseExplicitFormat(`a/b;q=${part.repeat(100_000)}`);
     }
-    expect(performance.now() - start).toBeLessThan(5000);
+    expect(process.cpuUsage(start).user).toBeLessThan(5_000_000);
   });
 });
 

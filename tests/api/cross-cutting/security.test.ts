@@ -405,15 +405,21 @@ describe('regular expressions with catastrophic backtracking', () => {
     `${'::'.repeat(length / 2)}g`,
   ];
 
+  // of this process, which has the service in it: the time by the clock is shared with other programs
+  async function expectCheap<T>(work: () => Promise<T>): Promise<T> {
+    const before = process.cpuUsage();
+    const result = await work();
+    expect(process.cpuUsage(before).user).toBeLessThan(5_000_000);
+    return result;
+  }
+
   it('are not reachable through a query', async () => {
     const parameters = new Map(service.operations.map(({ path, query }) => [path, [...(query?.keys() ?? [])]]));
     for (const path of topLevelLists) {
       for (const parameter of parameters.get(path) ?? []) {
         for (const text of texts(2000)) {
-          const startedAt = performance.now();
-          const reply = await api.get(`${path}?${parameter}=${encodeURIComponent(text)}`);
+          const reply = await expectCheap(() => api.get(`${path}?${parameter}=${encodeURIComponent(text)}`));
           expect([path, parameter, reply.status]).toEqual([path, parameter, reply.status === 431 ? 431 : 400]);
-          expect(performance.now() - startedAt).toBeLessThan(5000);
         }
       }
     }
@@ -424,20 +430,18 @@ describe('regular expressions with catastrophic backtracking', () => {
     for (const text of texts(70_000)) {
       const longFields = Object.fromEntries(fields.slice(0, 4).map((field) => [field, text]));
       const body = { ...longFields, networking: { type: 'wifi', conn_address: text }, id_group: text };
-      const startedAt = performance.now();
-      const reply = await api.put(pathOf('devices', ids.device), body);
+      const reply = await expectCheap(() => api.put(pathOf('devices', ids.device), body));
       expect(reply.body.code).toBe(4003);
-      expect(performance.now() - startedAt).toBeLessThan(5000);
     }
   });
 
   it('are not reachable through a header', async () => {
     for (const header of ['Accept', 'If-Match', 'If-None-Match', 'Range', 'Origin', 'Content-Encoding', 'User-Agent']) {
       for (const text of texts(6000).filter((text) => !text.includes('\t'))) {
-        const startedAt = performance.now();
-        const { status } = await api.put(pathOf('groups', ids.group), { description: 'x' }, { [header]: text });
+        const { status } = await expectCheap(() =>
+          api.put(pathOf('groups', ids.group), { description: 'x' }, { [header]: text }),
+        );
         expect([200, 304, 400]).toContain(status);
-        expect(performance.now() - startedAt).toBeLessThan(5000);
       }
     }
   });
