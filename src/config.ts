@@ -93,8 +93,9 @@ export const variables = {
   },
   MONGODB_URI: {
     // the name as MongoDB allows it
-    type: z.string().regex(/^mongodb(?:\+srv)?:\/\/(?:[^@]*@)?[^/?@]+(?:\/[^/\\."$\s?]{0,63})?(?:\?.*)?$/),
-    expected: 'an address such as mongodb://HOST:PORT/NAME',
+    type: z.string().regex(/^mongodb(?:\+srv)?:\/\/(?:[^@]*@)?[^/?@]+\/[^/\\."$\s?]{1,63}(?:\?.*)?$/),
+    expected:
+      'an address such as mongodb://HOST:PORT/NAME, with the name of the database (test, where earlier versions got none)',
     meaning:
       '`mongodb://` or `mongodb+srv://` address of a replica set, its path the name of the database; unset: [embedded database](#14-embedded-database)',
   },

@@ -49,6 +49,7 @@ const badValues: [string, ...string[]][] = [
   ['PORT', '65536', 'http', '-1', '0x10', '0x50'],
   ['BASE_PATH', 'api', '/a b', '//', '/..', '/api/../x', '/./api', '/api/.'],
   ['BASE_PATH', '/console', '/docs/', '/healthz', '/metrics/api', '/mqtt', '/mqtt-auth', '/openapi.json', '/readyz'],
+  ['MONGODB_URI', 'mongodb://h', 'mongodb://h/', 'mongodb://h/?replicaSet=rs0', 'mongodb+srv://h?a=b'],
   ['MONGODB_URI', 'localhost:27017', 'http://localhost', 'mongodb://', 'mongodb://h/a/b', 'mongodb://h/a.b?x=1'],
   ['MONGODB_URI', 'mongodb://u:p@h/$a', 'mongodb://h/a b', 'mongodb+srv://h/a"b', `mongodb://h/${'a'.repeat(64)}`],
   ['MQTT_PORT', '65536', 'on'],
@@ -85,7 +86,7 @@ const badValues: [string, ...string[]][] = [
 it.each(badValues)('refuses %s=%s and the like with one line that names the variable', (variable, ...values) => {
   for (const value of values) {
     const read = () =>
-      readConfig({ MONGODB_URI: 'mongodb://127.0.0.1', SECRET_KEY: 'only for this test', [variable]: value });
+      readConfig({ MONGODB_URI: 'mongodb://127.0.0.1/x', SECRET_KEY: 'only for this test', [variable]: value });
     expect(read).toThrow(StartError);
     expect(read).toThrow(new RegExp(`^${variable} must be .*$`));
   }
@@ -98,8 +99,8 @@ it.each([
   ['PUBLIC_URL', 'https://example.org:8443/iot/@a/', 'https://example.org:8443/iot/@a'],
   ['PUBLIC_URL', 'http://[::1]:3000', 'http://[::1]:3000'],
   ['MONGODB_URI', 'mongodb://u:p%40@a:1,b:2/fleet-1?replicaSet=rs0&tlsCAFile=/etc/ca.pem'],
-  ['MONGODB_URI', 'mongodb://h/?replicaSet=rs0'],
-  ['MONGODB_URI', 'mongodb+srv://cluster.example.org?tlsCAFile=/etc/ca.pem'],
+  ['MONGODB_URI', 'mongodb://h/x?replicaSet=rs0'],
+  ['MONGODB_URI', 'mongodb+srv://cluster.example.org/fleet?tlsCAFile=/etc/ca.pem'],
 ])('reads %s=%s', (variable, text, value = text) => {
   const config: Record<string, unknown> = { ...readConfig({ SECRET_KEY: 'only for this test', [variable]: text }) };
   expect(config[variable.toLowerCase()]).toBe(value);
