@@ -91,7 +91,10 @@ export interface DeclaredMetric {
 
 /** Lists all metrics in the order of their declaration, those of the runtime last. */
 export async function listMetrics(): Promise<DeclaredMetric[]> {
-  const { registry } = createMetrics({ version: '', readState: () => ({ isReady: false, hasPrimary: false }) });
+  const { registry } = createMetrics({
+    version: '',
+    readState: () => ({ isReady: false, hasPrimary: false, clock_offset_ms: 0 }),
+  });
   const snapshot = await registry.getMetricsAsJSON();
   return snapshot.map(({ name, help, type }) => {
     const { labelNames = [] } = registry.getSingleMetric(name) as { labelNames?: readonly string[] };

@@ -2,7 +2,7 @@ import type { mongo } from 'mongoose';
 import { commandSlots, commandTimes } from './commands/store.js';
 import type { Database, Log, StoredDocument } from './db/database.js';
 import type { Id } from './db/ids.js';
-import { deriveIndexes } from './db/indexes.js';
+import { deriveIndexes, type Indexes } from './db/indexes.js';
 import { upgradeConfigEntries } from './device-state/upgrade.js';
 import { readInBatches } from './lib/batches.js';
 import { topicSlots } from './mqtt/store/credentials.js';
@@ -47,7 +47,7 @@ export const migrations: readonly Migration[] = [
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
-const indexes: Record<string, mongo.IndexDescription[]> = {
+export const indexes: Indexes = {
   [command.plural]: [commandSlots, ...commandTimes],
   [topic.plural]: [topicSlots],
   [device.plural]: [
@@ -72,9 +72,8 @@ const indexes: Record<string, mongo.IndexDescription[]> = {
   mqttclients: [{ key: { expires_at: 1 }, expireAfterSeconds: 0 }, { key: { owner: 1, seen_at: -1 } }],
 };
 
-/** Creates missing indexes, and upgrades data of earlier versions: each migration runs until it has succeeded once. */
+/** Upgrades data of earlier versions: each migration runs until it has succeeded once. */
 export async function migrate(db: Database, context: Context): Promise<void> {
-  await Promise.all(Object.entries(indexes).map(([plural, list]) => db.collection(plural).createIndexes(list)));
   const done = db.collection<{ _id: string; at: Date }>('migrations');
   const finished = new Set((await done.find().toArray()).map(({ _id }) => _id));
   for (const { id, run } of migrations) {

@@ -21,7 +21,7 @@ import { openVault, type Vault } from './lib/vault.js';
 import { version } from './lib/version.js';
 import { startFleetCounts } from './metrics/fleet-counts.js';
 import { createMetrics, type Metrics, type ShareMetrics } from './metrics/metrics.js';
-import { migrate } from './migrations.js';
+import { indexes, migrate } from './migrations.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
 import { createPasswordVerifier } from './mqtt/login/passwords.js';
 import { openTunnel } from './mqtt/protocol/websocket.js';
@@ -94,14 +94,15 @@ export async function startService(options: StartOptions): Promise<RunningProces
   server.timeout = stalled_connection_ms;
   let isServing = false;
   const readState = () => {
-    const { isReady, hasPrimary } = db.readState();
-    return { isReady: isReady && isServing, hasPrimary };
+    const { isReady, ...state } = db.readState();
+    return { ...state, isReady: isReady && isServing };
   };
   const metrics = createMetrics({ version, readState, share });
   const vault = openVault(secret_key);
   const maintenance = createMaintenance({ config, vault, log, clock, print });
   const { countCacheThreshold, max_selected } = options;
-  const store = openStore({ uri, log, maintenance, pool: metrics.pool, countCacheThreshold, max_selected });
+  const { pool } = metrics;
+  const store = openStore({ uri, log, maintenance, indexes, pool, countCacheThreshold, max_selected });
   const { db } = store;
   const isReady = async () => isServing && (await db.isReady());
   const { console_dir = config.console === 'on' ? builtConsole : undefined, providers, answer_limit_ms } = options;
@@ -110,7 +111,7 @@ export async function startService(options: StartOptions): Promise<RunningProces
     ...{ shareRevocations, providers, answer_limit_ms },
   });
   const { connections } = app;
-  await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]);
+  await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]).catch(closeAndThrow(db));
   const port = await listen(server, config).catch(closeAndThrow(db));
   const deps: ServiceDeps = { config, store, db, app, log, metrics, clock };
   const broker = await openBroker(deps, isBrokerElsewhere).catch(closeAndThrow(db));
@@ -235,7 +236,8 @@ function startRetention({ config, db, log, clock }: ServiceDeps): LeasedJob {
     await removeOldAlarms(db, clock() / 1000);
     await removeOldCommands(db, clock() / 1000);
   }
-  return startPeriodicJob({ db, log, name: 'retention', period_ms: retention_period_ms, work });
+  const period_ms = retention_period_ms;
+  return startPeriodicJob({ db, log, name: 'retention', period_ms, mayRun: db.isClockRight, work });
 }
 
 const replay_period_ms = 3000;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
-import { openDatabase } from '../../src/db/database.js';
+import { openDatabase } from '../../src/db/open-database.js';
 import { removeOldStreams } from '../../src/streams/retention.js';
 import { copyStream } from '../support/stream-copies.js';
 import { account, deviceId } from './data.js';

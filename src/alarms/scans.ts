@@ -85,7 +85,7 @@ export function startAlarmScans(deps: ReviewDeps & { log: Log }): LeasedJob {
   });
   // processes forget former rules by real time
   const work = () => runDue(Date.now() / 1000);
-  return startPeriodicJob({ db, log, name: 'alarm-scans', period_ms: look_period_ms, work });
+  return startPeriodicJob({ db, log, name: 'alarm-scans', period_ms: look_period_ms, mayRun: db.isClockRight, work });
 }
 
 /** Carries on with scans of one account; those of one target that have come equally far are looked at together. @returns whether there is more to do */

@@ -64,7 +64,7 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
   });
   let watched_until: number | undefined;
   return startPeriodicJob({
-    ...{ db, log, name: 'alarm-watch', period_ms: look_period_ms },
+    ...{ db, log, name: 'alarm-watch', period_ms: look_period_ms, mayRun: db.isClockRight },
     onElsewhere() {
       watched_until = undefined;
       metrics.watchedUntil(undefined);

@@ -25,11 +25,12 @@ const print = (line: string) => process.stdout.write(`${line}\n`);
 async function withDatabase(mode: DatabaseMode, work: (db: Database) => Promise<void>): Promise<void> {
   const config = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY ?? 'not needed to manage keys' });
   // not needed by --help and rejected options
-  const { openDatabase } = await import('../db/database.js');
+  const { openDatabase } = await import('../db/open-database.js');
   const { uri, stop } = await findDatabase(config, mode);
   const db = openDatabase({ uri, log: silentLog, maintenance: async () => undefined });
   try {
     const deadline = Date.now() + connect_timeout_ms;
+    await Promise.race([db.attempted, sleep(connect_timeout_ms, undefined, { ref: false })]);
     while (!(await db.isReady())) {
       if (Date.now() > deadline) {
         const variable = config.mongodb_uri === undefined ? `DATA_DIR ${config.data_dir}` : 'MONGODB_URI';

@@ -21,7 +21,7 @@ const command_retention_s = 30 * 86_400;
 /** Lets commands expire within 5 s of their time, on one instance. */
 export function startCommandExpiry({ db, log, clock, metrics }: Deps): LeasedJob {
   const work = () => expireCommands(db, Math.floor(clock() / 1000), metrics);
-  return startPeriodicJob({ db, log, name: 'command-expiry', period_ms, work });
+  return startPeriodicJob({ db, log, name: 'command-expiry', period_ms, mayRun: db.isClockRight, work });
 }
 
 /** Deletes the commands that ended 30 days before `now` (epoch seconds). */

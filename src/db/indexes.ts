@@ -1,4 +1,5 @@
-import { type Connection, type Model, type mongo, Schema, type SchemaDefinition } from 'mongoose';
+import { type Connection, type IndexOptions, type mongo, Schema, type SchemaDefinition } from 'mongoose';
+import { runInParallel } from '../lib/parallel.js';
 import { collections, resources } from '../resources/index.js';
 import type { StorageKind } from '../schema/fields.js';
 import type { Filter } from '../schema/filters.js';
@@ -110,24 +111,28 @@ function schemaOf(type: StoredType): Schema {
   for (const [key, field] of Object.entries({ ...type.readOnly, ...type.fields, ...type.hidden })) {
     if (field.type.stored !== 'computed') definition[key] = mongooseTypes[field.type.stored];
   }
-  return new Schema(definition as SchemaDefinition, {
-    strict: 'throw',
-    autoIndex: false,
-    autoCreate: false,
-    bufferCommands: false,
-    collection: type.plural,
-    versionKey: type.versioned ? 'version' : false,
-  });
+  const versionKey = type.versioned ? 'version' : false;
+  return new Schema(definition as SchemaDefinition, { ...schemaOptions, collection: type.plural, versionKey });
 }
 
-/** Defines the Mongoose models of all types: stored types and indexes. Validation is done by schema/. */
-export function defineModels(connection: Connection): void {
-  for (const type of collections) {
-    const schema = schemaOf(type);
-    for (const { key, ...options } of deriveIndexes(type)) schema.index(key, options);
-    connection.model(type.name, schema);
-  }
+const schemaOptions = { strict: 'throw', autoIndex: false, autoCreate: false, bufferCommands: false } as const;
+
+/** Indexes beyond those of the declarations, by collection. */
+export type Indexes = Readonly<Record<string, readonly mongo.IndexDescription[]>>;
+
+/** Defines Mongoose models: the stored types and all indexes. Validation is done by schema/. */
+export function defineModels(connection: Connection, others: Indexes): void {
+  const define = (name: string, schema: Schema, indexes: readonly mongo.IndexDescription[]) => {
+    for (const { key, ...options } of indexes) schema.index(key as Index['key'], options as IndexOptions);
+    if (indexes.length > 0) connection.model(name, schema);
+  };
+  for (const type of collections) define(type.name, schemaOf(type), deriveIndexes(type));
+  for (const [collection, indexes] of Object.entries(others))
+    define(collection, new Schema({}, { ...schemaOptions, collection }), indexes);
 }
+
+/** Commands at a time: each needs a connection, which a start has to open first. */
+const max_concurrent = 8;
 
 /**
  * Builds the indexes and verifies them: uniqueness of names and identifiers depends on them. Further indexes of an
@@ -136,7 +141,22 @@ export function defineModels(connection: Connection): void {
 export async function ensureIndexes(connection: Connection): Promise<void> {
   for (const { plural, clusteredBy } of collections)
     if (clusteredBy !== undefined) await createClustered(connection, plural);
-  await Promise.all(Object.values(connection.models).map(ensureIndexesOf));
+  // one command for a model: a large collection is scanned once for all that is missing
+  await runInParallel(Object.values(connection.models), max_concurrent, ({ collection, schema }) =>
+    collection.createIndexes(schema.indexes().map(([key, options]) => ({ key, ...options }) as Index)),
+  );
+  const missing = await findMissingIndexes(connection);
+  if (missing.length > 0) throw new Error(`indexes are missing: ${missing.join(', ')}`);
+}
+
+/** Finds the indexes that do not exist or have changed, such as `devices account_1_name_1`. */
+export async function findMissingIndexes(connection: Connection): Promise<string[]> {
+  const missing: string[] = [];
+  await runInParallel(Object.values(connection.models), max_concurrent, async (model) => {
+    const { toCreate } = await model.diffIndexes();
+    for (const key of toCreate) missing.push(`${model.collection.name} ${Object.entries(key).flat().join('_')}`);
+  });
+  return missing;
 }
 
 /**
@@ -155,14 +175,6 @@ async function createClustered({ db }: Connection, plural: string): Promise<void
   await db?.createCollection(plural, clusteredOptions).catch((error: unknown) => {
     if (!isExistingNamespace(error)) throw error;
   });
-}
-
-async function ensureIndexesOf(model: Model<unknown>): Promise<void> {
-  if (model.schema.indexes().length === 0) return;
-  // one command: a large collection is scanned once for all that is missing
-  await model.collection.createIndexes(model.schema.indexes().map(([key, options]) => ({ key, ...options }) as Index));
-  const { toCreate } = await model.diffIndexes();
-  if (toCreate.length > 0) throw new Error(`indexes of ${model.modelName} are missing: ${JSON.stringify(toCreate)}`);
 }
 
 /** References that keep an object from being deleted, by its collection. */

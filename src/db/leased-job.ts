@@ -77,6 +77,8 @@ interface Options {
   lease_ms?: number;
   /** Tag of the lease if it has none yet. */
   tag?: string;
+  /** While it returns false, the job is left to other instances. */
+  mayRun?(): boolean;
   /** Called when a turn ends, and whenever another instance is found to have the lease. */
   onElsewhere?(): void;
   /** Works until its turn is over. If it fails it is called again. */
@@ -93,7 +95,7 @@ const pauseUntil = (signal: AbortSignal, milliseconds: number) =>
  * must be safe to repeat.
  */
 export function startLeasedJob(options: Options): LeasedJob {
-  const { db, log, name, lease_ms = 5000, tag = '', work } = options;
+  const { db, log, name, lease_ms = 5000, tag = '', mayRun = () => true, work } = options;
   const holder = randomUUID();
   const period_ms = lease_ms / 5;
   const stopped = new AbortController();
@@ -111,7 +113,7 @@ export function startLeasedJob(options: Options): LeasedJob {
 
   async function renew(): Promise<string | undefined> {
     const requested_at = performance.now();
-    const taken = await takeLease(db, name, holder, lease_ms, tag);
+    const taken = mayRun() ? await takeLease(db, name, holder, lease_ms, tag) : undefined;
     clearTimeout(expiry);
     if (taken === undefined) endTurn();
     else {

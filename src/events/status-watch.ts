@@ -51,7 +51,7 @@ function devicesOf(db: Database): Collection<Candidate> {
  */
 export function startStatusWatch({ db, log, clock }: Deps): LeasedJob {
   const work = () => reportChanges(db, clock() / 1000);
-  return startPeriodicJob({ db, log, name: 'status-watch', period_ms: look_period_ms, work });
+  return startPeriodicJob({ db, log, name: 'status-watch', period_ms: look_period_ms, mayRun: db.isClockRight, work });
 }
 
 /** Reports one step of each device found. @returns whether there may be more. @param now epoch seconds */

@@ -8,6 +8,8 @@ import type { FleetCounts } from './fleet-counts.js';
 export interface ProcessState {
   isReady: boolean;
   hasPrimary: boolean;
+  /** Milliseconds by which the clock is ahead of that of the database. */
+  clock_offset_ms: number;
 }
 
 /** Declares the version, readiness and the state of the database; of several workers the worst. */
@@ -37,6 +39,15 @@ export function createStateMetrics(registry: Registry, version: string, readStat
     aggregator,
     collect() {
       this.set(Number(readState().hasPrimary));
+    },
+  });
+  new Gauge({
+    name: 'clock_offset_seconds',
+    help: 'Seconds by which the clock is ahead of that of the database; beyond 60, status, alarms and expiry wait',
+    registers,
+    aggregator: 'average',
+    collect() {
+      this.set(readState().clock_offset_ms / 1000);
     },
   });
 }

@@ -1,8 +1,9 @@
 import { type BatchLoader, createLoader } from '../db/batching/loader.js';
 import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
 import { type CountCache, createCountCache } from '../db/cached-counts.js';
-import { type Database, type DatabaseOptions, openDatabase, read_limit_ms, type StoredObject } from '../db/database.js';
+import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
 import type { KeyLimit } from '../db/key-limit.js';
+import { type DatabaseOptions, openDatabase } from '../db/open-database.js';
 import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
 import { type Caller, createShares, readInSlots, type Shares } from '../lib/shares.js';
 import type { JournaledWork } from './journal.js';

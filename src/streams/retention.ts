@@ -45,7 +45,7 @@ function createRest({ isLeaseHeld, pause }: Pace): () => Promise<boolean> {
 /** Deletes old streams, every hour (reference/streams.md#retention). */
 export function startStreamRetention({ db, log, clock, days }: Options): LeasedJob {
   const work = (turn: Turn) => removeOldStreams(db, days, clock() / 1000, turn);
-  return startPeriodicJob({ db, log, name: 'stream-retention', period_ms, work });
+  return startPeriodicJob({ db, log, name: 'stream-retention', period_ms, mayRun: db.isClockRight, work });
 }
 
 /** Deletes the streams of all devices whose `at` is older than their days, at `now` (epoch seconds). */

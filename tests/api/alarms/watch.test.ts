@@ -18,7 +18,10 @@ const tools = createAlarmTools(ctx);
 
 /** Metrics of a process. */
 function createProcess() {
-  const metrics = createMetrics({ version: '1', readState: () => ({ isReady: true, hasPrimary: true }) });
+  const metrics = createMetrics({
+    version: '1',
+    readState: () => ({ isReady: true, hasPrimary: true, clock_offset_ms: 0 }),
+  });
   return {
     alarms: metrics.alarms,
     fleet: metrics.fleet,

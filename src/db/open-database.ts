@@ -1,0 +1,175 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import mongoose, { type mongo } from 'mongoose';
+import { AppError, StartError } from '../errors.js';
+import { findOutage } from '../lib/log.js';
+import { awaitLater } from '../lib/promises.js';
+import { type Collection, checkAddress, type Database, type Log, type StoredDocument } from './database.js';
+import { endIdleTransactions, formatAppName } from './idle-transactions.js';
+import { buildMinId, createIdGenerator } from './ids.js';
+import { defineModels, ensureIndexes, findMissingIndexes, type Indexes } from './indexes.js';
+import { type PoolMetrics, watchPool } from './pool-events.js';
+import { assertNotRestoring } from './restore-marker.js';
+import { assertSupported, createClockWatch } from './server-checks.js';
+
+export interface DatabaseOptions {
+  uri: string;
+  log: Log;
+  /** Runs before ready, then every 10 s; must be safe to repeat. */
+  maintenance: (stopped: AbortSignal) => Promise<void>;
+  /** Indexes beyond those of the declarations. */
+  indexes?: Indexes;
+  /** The clock of this machine, compared with that of the database; default: `Date.now`. */
+  wallClock?: () => number;
+  pool?: PoolMetrics;
+}
+
+/** Topologies without a primary: operations in flight may be half done, so not ready until maintenance has run. */
+const withoutPrimary: ReadonlySet<string> = new Set(['Unknown', 'ReplicaSetNoPrimary']);
+
+const maintenance_period_ms = 10_000;
+const retry_ms = 500;
+
+/** Majority-acknowledged, journaled writes; and a bound for every wait, which by default has none. */
+const connectionOptions = {
+  serverSelectionTimeoutMS: 2500,
+  // a primary that hangs is noticed after this and a heartbeat; until then all that was sent to it waits
+  connectTimeoutMS: 1500,
+  socketTimeoutMS: 4500,
+  waitQueueTimeoutMS: 2500,
+  heartbeatFrequencyMS: 1000,
+  maxPoolSize: 50,
+  retryWrites: true,
+  writeConcern: { w: 'majority', journal: true },
+} as const;
+
+/**
+ * Connects in the background and keeps trying: requests fail with 5031 until the database can be reached.
+ * @throws StartError for a malformed address
+ */
+export function openDatabase({ uri, log, maintenance, indexes = {}, wallClock, pool }: DatabaseOptions): Database {
+  const appName = formatAppName(checkAddress(uri));
+  const connection = mongoose.createConnection();
+  defineModels(connection, indexes);
+  const collections = new Map<string, Collection>();
+  const newId = createIdGenerator(() => performance.timeOrigin + performance.now());
+  const stopped = new AbortController();
+  let isConnected = false;
+  let hasPrimary = false;
+  let isMaintained = false;
+  let wake = new AbortController();
+  let endAttempt: (outcome?: Promise<never>) => void = () => undefined;
+  const attempted = awaitLater(
+    new Promise<void>((resolve) => {
+      endAttempt = resolve;
+    }),
+  );
+  const clockWatch = createClockWatch(log, wallClock);
+
+  function connectedDb() {
+    if (!isConnected || connection.db === undefined) throw new AppError('database');
+    return connection.db;
+  }
+
+  const database: Database = {
+    collection<T extends mongo.Document>(plural: string) {
+      const collection = collections.get(plural) ?? connectedDb().collection<StoredDocument>(plural);
+      collections.set(plural, collection);
+      return collection as unknown as Collection<T>;
+    },
+    command: async (command) => connectedDb().command(command, { promoteLongs: false }),
+    newId,
+    buildMinId,
+    attempted,
+    firstId: new mongoose.mongo.UUID('00000000-0000-7000-8000-000000000001'),
+    async isReady() {
+      if (!isConnected || !isMaintained) return false;
+      return connectedDb()
+        .command({ ping: 1, maxTimeMS: 1000 })
+        .then(() => isMaintained)
+        .catch(() => false);
+    },
+    readState: () => ({ isReady: isConnected && isMaintained, hasPrimary, clock_offset_ms: clockWatch.offset() }),
+    isClockRight: clockWatch.isRight,
+    markNotReady() {
+      isMaintained = false;
+      wake.abort();
+    },
+    async endIdleTransactions() {
+      const count = await endIdleTransactions(connection.getClient());
+      if (count > 0) log.warn({ count }, 'transactions of a crashed process ended');
+    },
+    async close() {
+      stopped.abort();
+      wake.abort();
+      await maintaining;
+      await connection.close();
+    },
+  };
+
+  async function connect(): Promise<void> {
+    const opening = awaitLater(connection.openUri(uri, { ...connectionOptions, appName }));
+    // Mongoose has created the client, which has not opened a connection yet
+    if (pool !== undefined) watchPool(connection.getClient(), pool);
+    const { db } = await opening;
+    try {
+      if (db !== undefined) await assertSupported(db);
+      if (db !== undefined) await assertNotRestoring(db);
+    } catch (error) {
+      await connection.close();
+      throw error;
+    }
+    isConnected = true;
+    hasPrimary = true;
+    connection.getClient().on('topologyDescriptionChanged', ({ newDescription }) => {
+      hasPrimary = [...newDescription.servers.values()].some(({ isWritable }) => isWritable);
+      if (withoutPrimary.has(newDescription.type)) database.markNotReady();
+    });
+    log.info({}, 'database connected');
+  }
+
+  async function verifyIndexes(): Promise<void> {
+    const missing = await findMissingIndexes(connection);
+    if (missing.length === 0) return;
+    isMaintained = false;
+    log.warn({ missing }, 'indexes are missing; building them again');
+    await ensureIndexes(connection);
+  }
+
+  async function runMaintenance(): Promise<void> {
+    let hasIndexes = false;
+    let hasAttempted = false;
+    let hasWarned = false;
+    while (!stopped.signal.aborted) {
+      wake = new AbortController();
+      try {
+        if (!isConnected) await connect();
+        await clockWatch.measure(connectedDb());
+        await (hasIndexes ? verifyIndexes() : ensureIndexes(connection));
+        hasIndexes = true;
+        await database.endIdleTransactions();
+        await maintenance(stopped.signal);
+        if (!wake.signal.aborted) {
+          if (!isMaintained) log.info({}, 'database ready');
+          isMaintained = true;
+        }
+        hasWarned = false;
+      } catch (error) {
+        isMaintained = false;
+        if (error instanceof StartError) {
+          // the first one is the message of the process
+          if (hasAttempted) log.error({}, error.message);
+          return endAttempt(awaitLater(Promise.reject(error)));
+        }
+        // of an outage the log writes a line a minute
+        if (!hasWarned || findOutage(error)) log.warn({ err: error }, 'database not ready; retrying');
+        hasWarned = true;
+      }
+      endAttempt();
+      hasAttempted = true;
+      const pause = AbortSignal.any([stopped.signal, wake.signal]);
+      await sleep(isMaintained ? maintenance_period_ms : retry_ms, undefined, { signal: pause }).catch(() => undefined);
+    }
+  }
+  const maintaining = awaitLater(runMaintenance());
+  return database;
+}

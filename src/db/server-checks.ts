@@ -1,0 +1,74 @@
+import mongoose, { type mongo } from 'mongoose';
+import { StartError } from '../errors.js';
+import type { Log } from './database.js';
+
+/** The oldest version of MongoDB that has clustered collections and all stages that are used. */
+const min_version = 6;
+
+/** @throws StartError for a MongoDB that is too old, also by its feature version; Error for a standalone server */
+export async function assertSupported(db: mongo.Db): Promise<void> {
+  const { setName, msg } = await db.command({ hello: 1 });
+  // retryable writes and the log of changes exist in replica sets and sharded clusters only
+  if (setName === undefined && msg !== 'isdbgrid')
+    throw new Error('MONGODB_URI is a standalone server; start mongod with --replSet and run rs.initiate()');
+  const { version } = await db.command({ buildInfo: 1 });
+  const feature_version = await readFeatureVersion(db);
+  if (Number.parseInt(version, 10) < min_version || Number.parseInt(feature_version ?? version, 10) < min_version)
+    throw new StartError(
+      `the database is MongoDB ${version} with featureCompatibilityVersion ${feature_version ?? 'unknown'}; both must be ${min_version}.0 or later`,
+    );
+}
+
+/** @returns undefined where the user may not read it, and of a sharded cluster */
+async function readFeatureVersion(db: mongo.Db): Promise<string | undefined> {
+  try {
+    const parameter = { getParameter: 1, featureCompatibilityVersion: 1 };
+    const { featureCompatibilityVersion } = await db.client.db('admin').command(parameter);
+    return featureCompatibilityVersion?.version;
+  } catch (error) {
+    if (error instanceof mongoose.mongo.MongoServerError) return undefined;
+    throw error;
+  }
+}
+
+/** Compares the clock of this machine with that of the database. */
+export interface ClockWatch {
+  /** Milliseconds by which this clock is ahead; 0 until it is measured. */
+  offset(): number;
+  /** Deadlines pass only while this is true. */
+  isRight(): boolean;
+  /** Measures the offset; warns of a wrong clock once an hour. */
+  measure(db: mongo.Db): Promise<void>;
+}
+
+const max_offset_ms = 5000;
+const wrong_offset_ms = 60_000;
+const warning_period_ms = 3_600_000;
+
+/** Creates the watch of a process. @param clock epoch milliseconds */
+export function createClockWatch(log: Log, clock = Date.now): ClockWatch {
+  let offset_ms = 0;
+  let warning: { isRight: boolean; at_ms: number } | undefined;
+  const isRight = () => Math.abs(offset_ms) <= wrong_offset_ms;
+
+  function warn(): void {
+    const now_ms = performance.now();
+    if (warning?.isRight === isRight() && now_ms - warning.at_ms < warning_period_ms) return;
+    warning = { isRight: isRight(), at_ms: now_ms };
+    const side = offset_ms > 0 ? 'ahead of' : 'behind';
+    const effect = isRight() ? '' : ': status, alarms and expiry wait until it is right';
+    log.warn({ offset_s: offset_ms / 1000 }, `the clock is ${side} the database's${effect}`);
+  }
+
+  return {
+    offset: () => offset_ms,
+    isRight,
+    async measure(db) {
+      const sent_at = clock();
+      const { localTime } = await db.command({ hello: 1 });
+      // the database read its clock at some time in between
+      offset_ms = Math.max(sent_at - localTime, 0) - Math.max(localTime - clock(), 0);
+      if (Math.abs(offset_ms) > max_offset_ms) warn();
+    },
+  };
+}
