@@ -11,6 +11,7 @@ import { type FieldType, type Values, withDocumentation } from '../schema/fields
 import { parseQuery } from '../schema/query.js';
 import { outcomeSchema, uploadDescription, uploadExamples } from './documentation.js';
 import { simulateItems } from './dry-run.js';
+import { holdAnswers } from './held-answers.js';
 import {
   conflictModes,
   createItemHandler,
@@ -115,9 +116,12 @@ async function serveImport(
 
   localsOf(response).isUnlimitedUpload = true;
   response.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
-  response.flushHeaders();
+  const answers = holdAnswers(response, memory);
+  // who knows the length, and a proxy, may read only when the whole body is sent
+  const { 'content-length': length, 'x-forwarded-for': forwarded } = request.headers;
+  if (length === undefined && forwarded === undefined) answers.begin();
   const resourceOf = (name: unknown) => findResource(name === undefined || name === '' ? options.resource : name);
-  await runImport(readLines(request, resourceOf), apply, response);
+  await runImport(readLines(request, resourceOf), apply, answers);
   // a client that has not sent all may never do so
   if (!request.complete) response.once('finish', () => request.destroy());
 }

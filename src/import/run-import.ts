@@ -1,9 +1,7 @@
 import { type AppError, failures } from '../errors.js';
-import { createCloseSignal } from '../http/close-signal.js';
-import type { RequestContext } from '../http/context.js';
-import { waitForDrain } from '../http/wait-for-drain.js';
 import { awaitLater } from '../lib/promises.js';
 import { createShares } from '../lib/shares.js';
+import { type HeldAnswers, held_memory_bytes } from './held-answers.js';
 import type { ImportOutcome } from './import-line.js';
 import type { ImportLine } from './read-lines.js';
 
@@ -11,11 +9,9 @@ import type { ImportLine } from './read-lines.js';
 const max_line_bytes = 2 * 1024 * 1024;
 /** What a shorter line counts for, so that at most 256 are in work. */
 const min_line_bytes = max_line_bytes / 256;
-/** Answers that a client may leave unread while it still sends. */
-const max_unread_bytes = 4 * 1024 * 1024;
 
 /** Memory that one import may hold. */
-export const import_memory_bytes = max_line_bytes + max_unread_bytes;
+export const import_memory_bytes = max_line_bytes + held_memory_bytes;
 
 /** Outcome of one line. */
 export type LineOutcome = ImportOutcome | AppError;
@@ -29,27 +25,18 @@ const counters = { 2001: 'created', 2005: 'updated', 2007: 'skipped' } as const;
 export async function runImport(
   batches: AsyncIterable<readonly ImportLine[]>,
   apply: (line: ImportLine) => Promise<LineOutcome>,
-  response: RequestContext['response'],
+  answers: HeldAnswers,
 ): Promise<void> {
   const totals = { created: 0, updated: 0, skipped: 0, failed: 0 };
   const inWork = createShares({ capacity: max_line_bytes, max_per_account: max_line_bytes, max_waiting: 1 });
-  const signal = createCloseSignal(response);
+  const { signal } = answers;
   let answered = Promise.resolve();
-  let text = '';
-
-  /** Sends the answers of one turn of the event loop together. */
-  function flush(): void {
-    if (text !== '' && !signal.aborted) response.write(text);
-    text = '';
-  }
 
   async function answer(line: number, pending: Promise<LineOutcome>, before: Promise<void>): Promise<void> {
     await before;
     const outcome = await pending;
     totals['failure' in outcome ? 'failed' : counters[outcome.code]]++;
-    if (text === '') setImmediate(flush);
-    text += describeOutcome(line, outcome);
-    if (response.writableLength > max_unread_bytes) await waitForDrain(response, signal);
+    await answers.add(describeOutcome(line, outcome));
   }
 
   try {
@@ -65,8 +52,7 @@ export async function runImport(
     // lines in work keep their memory until they are done, also if the body breaks off
     await answered;
   }
-  response.end(`${text}${JSON.stringify({ totals })}\n`);
-  text = '';
+  await answers.end(`${JSON.stringify({ totals })}\n`);
 }
 
 function describeOutcome(line: number, outcome: LineOutcome): string {

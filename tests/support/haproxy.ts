@@ -8,6 +8,17 @@ import type { Backend, Balancer } from './balancer.js';
 
 const start_timeout_ms = 60_000;
 
+/** Reads a configuration of examples/. @throws Error if a text to replace is not there exactly once */
+export function readShipped(file: string, replacements: readonly (readonly [from: string, to: string])[]): string {
+  return replacements.reduce(
+    (shipped, [from, to]) => {
+      if (shipped.split(from).length !== 2) throw new Error(`not once in ${file}: ${from}`);
+      return shipped.replace(from, to);
+    },
+    readFileSync(file, 'utf8'),
+  );
+}
+
 /**
  * Starts HAProxy with examples/deploy/haproxy.cfg, its addresses replaced. Files are in `folder`.
  * @throws Error if HAProxy is not installed
@@ -17,18 +28,18 @@ export async function startHaproxy(folder: string, backends: readonly Backend[])
   if (program === undefined) throw new Error('haproxy is not installed');
   const [http_port, mqtt_port] = [await findFreePort(), await findFreePort()];
   const [config, stats] = [join(folder, 'haproxy.cfg'), join(folder, 'haproxy.sock')];
-  let documented = readFileSync('examples/deploy/haproxy.cfg', 'utf8');
-  const replaceOnce = (from: string, to: string) => {
-    if (documented.split(from).length !== 2) throw new Error(`not once in haproxy.cfg: ${from}`);
-    documented = documented.replace(from, to);
-  };
-  replaceOnce('bind :80\n', `bind 127.0.0.1:${http_port}\n`);
-  replaceOnce('bind :1883\n', `bind 127.0.0.1:${mqtt_port}\n`);
-  for (const [index, { url, mqtt_port }] of backends.entries()) {
-    const { port } = new URL(url);
-    replaceOnce(`10.0.0.${11 + index}:3000\n`, `127.0.0.1:${port} check port ${port}\n`);
-    replaceOnce(`10.0.0.${11 + index}:1883\n`, `127.0.0.1:${mqtt_port} check port ${port}\n`);
-  }
+  const replacements: [string, string][] = [
+    ['bind :80\n', `bind 127.0.0.1:${http_port}\n`],
+    ['bind :1883\n', `bind 127.0.0.1:${mqtt_port}\n`],
+    ...backends.flatMap(({ url, mqtt_port }, index): [string, string][] => {
+      const { port } = new URL(url);
+      return [
+        [`10.0.0.${11 + index}:3000\n`, `127.0.0.1:${port} check port ${port}\n`],
+        [`10.0.0.${11 + index}:1883\n`, `127.0.0.1:${mqtt_port} check port ${port}\n`],
+      ];
+    }),
+  ];
+  const documented = readShipped('examples/deploy/haproxy.cfg', replacements);
   await writeFile(config, `global\n    stats socket ${stats}\n\n${documented}`);
   const started = startProcess(program, ['-f', config, '-db'], { env: process.env });
 

@@ -1,11 +1,12 @@
 import { once } from 'node:events';
-import { type ClientRequest, request } from 'node:http';
+import { type ClientRequest, type OutgoingHttpHeaders, request } from 'node:http';
 import { createInterface } from 'node:readline';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from '@jest/globals';
 import { issueKey } from '../../../src/objects/api-keys.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
+import { waitFor } from '../../support/process.js';
 import { type Api, pathOf } from '../../support/service.js';
 
 /** Import of NDJSON and CSV (reference/import.md). */
@@ -473,10 +474,12 @@ describe('the request', () => {
 
 describe('streaming', () => {
   /** Opens an import whose body the test writes. */
-  async function openImport(): Promise<{ sent: ClientRequest; next: () => Promise<unknown>; account: string }> {
+  async function openImport(
+    more: OutgoingHttpHeaders = {},
+  ): Promise<{ sent: ClientRequest; next: () => Promise<unknown>; account: string }> {
     const account = `import-${++accounts}`;
     const { key } = await issueKey(ctx.service.db, { account, username: 'alice', scope: 'write' }, 0);
-    const sent = request(`${ctx.service.url}/import/`, { method: 'POST', headers: { 'service.apikey': key } });
+    const sent = request(`${ctx.service.url}/import/`, { method: 'POST', headers: { 'service.apikey': key, ...more } });
     sent.flushHeaders();
     const lines = once(sent, 'response').then(([response]) =>
       createInterface({ input: response })[Symbol.asyncIterator](),
@@ -494,6 +497,29 @@ describe('streaming', () => {
     expect(await next()).toEqual({ line: 6, code: 2001, id_developer: `last@${account}` });
     expect(await next()).toEqual({ totals: { created: 6, updated: 0, skipped: 0, failed: 0 } });
     expect(await next()).toBeNull();
+  });
+
+  it.each([
+    ['knows the length', { 'Content-Length': 67 }],
+    ['is a proxy', { 'X-Forwarded-For': '192.0.2.7' }],
+  ])('answers when the whole body is there if the client %s', async (_client, headers) => {
+    const { sent, next, account } = await openImport(headers);
+    let hasBegun = false;
+    sent.once('response', () => {
+      hasBegun = true;
+    });
+    const lines = ['{"resource":"model","name":"One"}', '{"resource":"model","name":"Two"}'];
+    sent.write(`${lines[0]}\n`);
+    const other = await ctx.service.client({ account });
+    await waitFor(
+      async () => (await other.get('/models/')).body.total_documents,
+      (total) => total === 1,
+    );
+    expect(hasBegun).toBe(false);
+    sent.end(lines[1]);
+    expect(await next()).toEqual({ line: 1, code: 2001, id_developer: `One@${account}` });
+    expect(await next()).toEqual({ line: 2, code: 2001, id_developer: `Two@${account}` });
+    expect(await next()).toEqual({ totals: { created: 2, updated: 0, skipped: 0, failed: 0 } });
   });
 
   it('leaves out a line whose client leaves in the middle of it', async () => {
