@@ -5,8 +5,9 @@ import { withTransaction } from '../db/transaction.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
 import { assertConfirmed, atomic_limit_ms, max_atomic } from '../objects/bulk/change.js';
 import type { OperationContext } from '../objects/context.js';
-import { planMatches } from '../objects/lists.js';
 import type { Bson } from '../objects/page.js';
+import { compile } from '../objects/select/compile.js';
+import { count, readOptions } from '../objects/select/read.js';
 import { buildPlaceFilter, isAlarmState } from '../resources/alarm.js';
 import type { AlarmState } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
@@ -115,13 +116,13 @@ export async function updateMatchingAlarms(
   update: AlarmUpdate,
 ): Promise<{ matched: number; changed?: number }> {
   const { db } = ctx.store;
-  const { filter, hint } = await planMatches(ctx, alarm, request);
-  const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
-  const matched = await db.collection(alarm.plural).countDocuments(filter, options);
+  const selection = await compile(ctx, alarm, request);
+  const { filter, hint } = selection;
+  const matched = await count(ctx, selection);
   // what is invalid for one of them changes none
   if (update.state !== undefined) {
     const refusing = { $and: [filter, { state: { $in: [...refusedFrom[update.state]] } }] };
-    const refused = await recordsOf(db).findOne(refusing, options);
+    const refused = await recordsOf(db).findOne(refusing, readOptions(hint));
     if (refused !== null) planUpdate(ctx, refused, update);
   }
   const { confirm } = request.params;

@@ -1,4 +1,4 @@
-import { createSelection } from '../http/bulk-endpoints.js';
+import { createSelection, toBulkAnswer } from '../http/bulk-endpoints.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { countEndpoint } from '../http/count-endpoint.js';
 import { readList } from '../http/list-request.js';
@@ -11,7 +11,7 @@ import { text } from '../schema/fields/text.js';
 import { withDocumentation } from '../schema/fields.js';
 import { createListParser, listQueryOf } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
-import { body_limit_bytes, wouldChange } from '../schema/operation.js';
+import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { parseAlarmUpdate, showAlarm, updateAlarm, updateMatchingAlarms } from './alarms.js';
 import type { RuleSets } from './rule-sets.js';
@@ -127,8 +127,7 @@ function alarmOperations(): Endpoint[] {
       result: { kind: 'status', success: 'updated', message: 'Alarm updated', details: selection.details },
       async handle(ctx) {
         const request = selection.parse(ctx.query, ctx.now);
-        const details = await updateMatchingAlarms(ctx, request, parseAlarmUpdate(ctx.body));
-        return details.changed === undefined ? { result: wouldChange, details } : { details };
+        return toBulkAnswer(await updateMatchingAlarms(ctx, request, parseAlarmUpdate(ctx.body)));
       },
     },
   ];

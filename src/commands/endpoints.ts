@@ -1,9 +1,9 @@
-import { createSelection } from '../http/bulk-endpoints.js';
+import { createSelection, toBulkAnswer } from '../http/bulk-endpoints.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { readList } from '../http/list-request.js';
 import type { SendFeed } from '../http/live/send-feed.js';
 import type { Tail } from '../http/live/tail.js';
-import { applyActionToMatches, countSelected } from '../objects/bulk/apply-to-matches.js';
+import { applyToMatches } from '../objects/bulk/apply-to-matches.js';
 import { listChildren } from '../objects/lists.js';
 import type { Page } from '../objects/page.js';
 import { assertExists, assertWithinReach } from '../objects/resources.js';
@@ -12,7 +12,7 @@ import { command, device } from '../resources/index.js';
 import type { Schema } from '../schema/fields.js';
 import { createListParser, type ListRequest, listQueryOf } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
-import { body_limit_bytes, wouldChange } from '../schema/operation.js';
+import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import type { CommandMetrics, MarkSent } from './delivery.js';
 import { openCommandFeed } from './feed.js';
@@ -70,12 +70,9 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
   async function createForMany(ctx: RequestContext): Promise<Answer> {
     const request = matching.parse(ctx.query, ctx.now);
     const values = parseCommand(ctx.body);
-    const { confirm: confirmed } = request.params;
-    if (typeof confirmed !== 'number')
-      return { result: wouldChange, details: { matched: await countSelected(ctx, device, request) } };
-    const details = await applyActionToMatches(ctx, device, request, { values, action: queueCommands, confirmed });
-    deps.metrics.entered('queued', details.changed);
-    return { details };
+    const details = await applyToMatches(ctx, device, { request, values, action: queueCommands });
+    deps.metrics.entered('queued', details.changed ?? 0);
+    return toBulkAnswer(details);
   }
 
   return [

@@ -21,9 +21,6 @@ export interface QueryPlan {
   candidates?: readonly IndexCandidate[];
   /** The conditions, if all are equalities, so that their total can be cached. */
   scope?: CountScope;
-  /** The objects that conditions elsewhere select; `filter` has them, `unselected` is the filter without them. */
-  selected?: readonly Id[];
-  unselected?: Record<string, unknown>;
 }
 
 /** An index that serves some conditions of a list. */
@@ -34,10 +31,8 @@ export interface IndexCandidate {
   isExact: boolean;
 }
 
-/** A list that conditions elsewhere narrow to some objects. */
-export interface SelectingRequest extends ListRequest {
-  selected?: readonly Id[] | undefined;
-}
+/** The part of a request that decides its query. */
+type SelectingRequest = Pick<ListRequest, 'filter' | 'sort' | 'params'>;
 
 const indexes = new Map(
   collections.map((type) => [type.plural, deriveIndexes(type).filter(({ key }) => 'account' in key)]),
@@ -50,14 +45,6 @@ const indexes = new Map(
  * @throws AppError forbidden (4031) for a type that limited keys may not see
  */
 export function planQuery(listed: ListedType, reach: Reach, asked: SelectingRequest, within: Values = {}): QueryPlan {
-  const { selected, ...conditions } = asked;
-  const { scope, ...plan } = planConditions(listed, reach, conditions, within);
-  if (selected === undefined) return { ...plan, ...(scope && { scope }) };
-  const filter = { $and: [{ _id: { $in: selected } }, plan.filter] };
-  return { filter, sort: plan.sort, hint: { _id: 1 }, selected, unselected: plan.filter };
-}
-
-function planConditions(listed: ListedType, reach: Reach, asked: ListRequest, within: Values): QueryPlan {
   const { account, limit } = reach;
   const request = limitRequest(limit, listed, asked, within);
   if (listed.clusteredBy !== undefined) return planClustered(listed, listed.clusteredBy, account, request, within);
@@ -74,12 +61,16 @@ function planConditions(listed: ListedType, reach: Reach, asked: ListRequest, wi
   const order = isUnique(listed, equalityPaths) ? [] : sortPaths(listed, key);
   const chosen = chooseIndexes(listed, pathsOf(conditions), ['account', ...equalityPaths], order);
   return {
-    filter: { $and: [{ account, ...(isBelow ? {} : within) }, request.filter] },
+    filter: joinConditions({ account, ...(isBelow ? {} : within) }, request.filter),
     sort: Object.fromEntries(order.map((path) => [path, direction])),
     ...chosen,
     ...(chosen.hint === undefined && planCandidates(listed, reach, conditions, { key, order })),
     ...buildScope(listed, account, isBelow ? {} : within, request.filter),
   };
+}
+
+function joinConditions(place: Values, filter: Values): Values {
+  return Object.keys(filter).length === 0 ? place : { $and: [place, filter] };
 }
 
 /** Plans a list whose conditions no index has together. The database chooses for sorts of unlimited operations. */
@@ -135,8 +126,8 @@ function buildScope(listed: ListedType, account: string, within: Values, filter:
 }
 
 /** Reports whether nothing but the account is compared. */
-export function isWholeList({ scope }: Pick<QueryPlan, 'scope'>): boolean {
-  return scope !== undefined && Object.keys(scope).length === 1;
+export function isWholeList({ filter }: Pick<QueryPlan, 'filter'>): boolean {
+  return Object.keys(filter).join() === 'account';
 }
 
 /** The paths that conditions compare at the top; other operators narrow no index. */
@@ -144,26 +135,17 @@ function pathsOf(conditions: Values): string[] {
   return Object.keys(conditions).filter((path) => !path.startsWith('$'));
 }
 
-/** Query and index of a count of the objects that match by values at `paths`. */
-export interface CountPlan extends Pick<QueryPlan, 'filter' | 'hint'> {
-  /** The index leaves out objects without a value. */
-  isPartial?: boolean;
-}
-
-/** Plans a count of all objects of an account: by index entries alone where an index has all paths. */
-export function planCount(listed: ListedType, account: string, paths: readonly string[]): CountPlan {
-  const covering = (indexes.get(listed.plural) ?? []).find(({ key, partialFilterExpression = {} }) => {
+/** Finds an index that has all paths, so that all objects of an account are counted by its entries alone. */
+export function findCovering(listed: ListedType, paths: readonly string[]): Index | undefined {
+  return (indexes.get(listed.plural) ?? []).find(({ key, partialFilterExpression = {} }) => {
     const isComplete = paths.length === 1 || Object.keys(partialFilterExpression).length === 0;
     // an index of an array does not hold its order
     return isComplete && paths.every((path) => path in key && path !== 'ancestors') && !('location' in key);
   });
-  const filter = { account };
-  if (covering === undefined) return { filter };
-  return { filter, hint: covering.key, isPartial: covering.partialFilterExpression !== undefined };
 }
 
 /** Reports whether all that is below a parent are its children, so that the condition on `ancestors` suffices. */
-function isImplied(listed: ListedType, request: ListRequest, within: Values): boolean {
+function isImplied(listed: ListedType, request: SelectingRequest, within: Values): boolean {
   const nearest = findNearestParent(listed);
   return 'ancestors' in request.filter && Object.keys(within).every((field) => field === nearest);
 }

@@ -1,12 +1,12 @@
 import { read_limit_ms } from '../db/database.js';
 import { statesOf } from '../device-state/store.js';
 import { AppError } from '../errors.js';
-import { readInBatches } from '../lib/batches.js';
 import { runInParallel } from '../lib/parallel.js';
 import { countParts, type OperationContext } from '../objects/context.js';
 import { type Counts, toCounts } from '../objects/count-rows.js';
-import { planMatches } from '../objects/lists.js';
 import { statesByEntry } from '../objects/related-devices.js';
+import { compile } from '../objects/select/compile.js';
+import { readIds } from '../objects/select/read.js';
 import { buildEntryConditions, byConfig, type ConfigEntry } from '../resources/device/configs.js';
 import { device } from '../resources/index.js';
 import type { ListRequest } from '../schema/list-parameters.js';
@@ -72,11 +72,8 @@ async function divideAccount({ store, account }: OperationContext, conditions: o
 
 /** Yields the states of some of the devices that match each. */
 async function* selectStates(ctx: OperationContext, request: ListRequest): AsyncGenerator<Part> {
-  const { filter, hint } = await planMatches(ctx, device, request);
-  const options = { ...(hint && { hint }), projection: { _id: 1 }, batchSize: batch_size, maxTimeMS: read_limit_ms };
-  const cursor = ctx.store.db.collection(device.plural).find(filter, options);
-  for await (const batch of readInBatches(cursor, batch_size))
-    yield { filter: { parent: { $in: batch.map(({ _id }) => _id) } }, hint: { parent: 1 } };
+  for await (const ids of readIds(ctx, await compile(ctx, device, request), batch_size))
+    yield { filter: { parent: { $in: ids } }, hint: { parent: 1 } };
 }
 
 function matchEntry(conditions: object) {

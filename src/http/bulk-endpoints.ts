@@ -1,7 +1,7 @@
 import { protectedBy } from '../db/indexes.js';
 import { isPlaced } from '../db/reach.js';
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
-import { applyToMatches, countMatches } from '../objects/bulk/apply-to-matches.js';
+import { applyToMatches } from '../objects/bulk/apply-to-matches.js';
 import { parseUpdate, withSentNames } from '../schema/body.js';
 import { integer } from '../schema/fields/number.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
@@ -47,6 +47,11 @@ export function createSelection(resource: ListedType) {
   };
 }
 
+/** Answers with the numbers of a change of many objects, which changes nothing before it is confirmed. */
+export function toBulkAnswer(details: { matched: number; changed?: number }): Answer {
+  return { details, ...(details.changed === undefined && { result: wouldChange }) };
+}
+
 /** Creates the endpoints that change or delete all objects of a type that match (reference/bulk.md). */
 export function bulkEndpoints(resource: Resource): Endpoint[] {
   const { plural, title, messages } = resource;
@@ -65,12 +70,9 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
   async function change(ctx: RequestContext, parseValues?: () => Values): Promise<Answer> {
     const request = parse(ctx.query, ctx.now);
     const values = parseValues?.();
-    const { confirm: confirmed } = request.params;
-    if (typeof confirmed === 'number') {
-      const onGone = () => setAnswerAtLimit(ctx, deleted, { matched: confirmed, changed: confirmed });
-      return { details: await applyToMatches(ctx, resource, request, { values, confirmed, onGone }) };
-    }
-    return { result: wouldChange, details: { matched: await countMatches(ctx, resource, request, values) } };
+    const matched = request.params.confirm;
+    const onGone = () => setAnswerAtLimit(ctx, deleted, { matched, changed: matched });
+    return toBulkAnswer(await applyToMatches(ctx, resource, { request, values, onGone }));
   }
 
   return [

@@ -1,13 +1,12 @@
-import { read_limit_ms } from '../db/database.js';
-import { type CountPlan, planCount } from '../db/query-plan.js';
+import { findCovering, isWholeList } from '../db/query-plan.js';
 import type { Grouping } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { countEach } from './count-each.js';
 import { type Counts, toCounts } from './count-rows.js';
-import { prepareList } from './lists.js';
-import { planList } from './plan-list.js';
+import { compile } from './select/compile.js';
+import { count, readOptions } from './select/read.js';
 
 interface Row {
   _id: Record<string, unknown>;
@@ -18,47 +17,39 @@ interface Row {
 /** Counts the objects that match by one or two values, of which `max` combinations are returned (reference/lists.md#counts). */
 export async function countBy(
   ctx: OperationContext,
-  resource: ListedType,
-  asked: ListRequest,
+  listed: ListedType,
+  request: ListRequest,
   groupings: readonly Grouping[],
 ): Promise<Counts> {
-  const { store, now } = ctx;
-  const request = await prepareList(ctx, resource, asked);
-  const paths = groupings.flatMap((grouping) => grouping.paths);
-  const isWhole = Object.keys(request.filter).length === 0 && request.selected === undefined && ctx.limit === undefined;
+  const { max } = request;
+  const selection = await compile(ctx, listed, request);
+  const isWhole = isWholeList(selection);
   const [single, ...others] = groupings;
-  const each = isWhole && single && others.length === 0 ? await countEach(ctx, resource, single) : undefined;
-  if (each !== undefined) return toCounts(each, groupings, request.max);
-  const plan: CountPlan = isWhole ? planCount(resource, ctx.account, paths) : await planList(ctx, resource, request);
-  const { filter, hint, isPartial } = plan;
-  const collection = store.db.collection(resource.plural);
-  const options = { maxTimeMS: read_limit_ms };
-  const group = Object.fromEntries(groupings.map(({ buildExpression }, at) => [at, buildExpression(now)]));
+  const each = isWhole && single && others.length === 0 ? await countEach(ctx, listed, single) : undefined;
+  if (each !== undefined) return toCounts(each, groupings, max);
+  const covering = isWhole
+    ? findCovering(
+        listed,
+        groupings.flatMap(({ paths }) => paths),
+      )
+    : undefined;
+  const group = Object.fromEntries(groupings.map(({ buildExpression }, at) => [at, buildExpression(ctx.now)]));
   const pipeline = [
-    { $match: filter },
+    { $match: selection.filter },
     { $group: { _id: group, count: { $sum: 1 } } },
     ...groupings.flatMap(({ plural }, at) => (plural === undefined ? [] : identify(plural, `_id.${at}`))),
     { $setWindowFields: { output: { total: { $sum: '$count' } } } },
     { $sort: { count: -1, ...Object.fromEntries(groupings.map((_, at) => [`_id.${at}`, 1])) } },
-    { $limit: request.max },
+    { $limit: max },
   ];
-  const rows = await collection.aggregate<Row>(pipeline, { ...options, ...(hint && { hint }) }).toArray();
-  const toValues = ({ _id, count }: Pick<Row, '_id' | 'count'>) => ({
-    ...Object.fromEntries(groupings.map(({ name }, at) => [name, _id[at]])),
-    count,
-  });
+  const options = readOptions(isWhole ? covering?.key : selection.hint);
+  const rows = await ctx.store.db.collection(listed.plural).aggregate<Row>(pipeline, options).toArray();
+  const values = rows.map(({ _id, count: number }) => ({ values: groupings.map((_, at) => _id[at]), count: number }));
   const counted = rows[0]?.total ?? 0;
-  if (isPartial !== true) return { total_documents: counted, values: rows.map(toValues) };
   // the index leaves out objects without a value
-  const { hint: wholeList } = await planList(ctx, resource, request);
-  const total_documents = await collection.countDocuments(filter, {
-    ...options,
-    ...(wholeList && { hint: wholeList }),
-  });
-  const missing = { _id: { 0: null }, count: total_documents - counted };
-  const at = rows.findIndex(({ count }) => count <= missing.count);
-  if (missing.count > 0) rows.splice(at < 0 ? rows.length : at, 0, { ...missing, total: 0 });
-  return { total_documents, values: rows.slice(0, request.max).map(toValues) };
+  const total_documents = covering?.partialFilterExpression === undefined ? counted : await count(ctx, selection);
+  values.push({ values: [null], count: total_documents - counted });
+  return { ...toCounts(values, groupings, max), total_documents };
 }
 
 /** Replaces an internal id by the identifier of its object. */

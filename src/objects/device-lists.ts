@@ -1,17 +1,14 @@
-import { read_limit_ms } from '../db/database.js';
-import type { QueryPlan } from '../db/query-plan.js';
-import { findRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { buildStatusConditions, statuses } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
+import type { Conditions } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { countPaths, max_paths } from '../schema/path-filters.js';
 import { resolveAncestors } from './ancestors.js';
-import type { OperationContext } from './context.js';
 import { refreshBounds } from './device-deadlines.js';
-import type { Bson, ListHooks, Page } from './page.js';
 import { assertUnambiguous } from './path-filters.js';
-import { buildPropertyFilters, loadSavedFilter, rethrowNamed } from './saved-filters.js';
+import { loadSavedFilter, rethrowNamed } from './saved-filters.js';
+import type { SelectOfType } from './select/selection.js';
 import { prepareConditions } from './values/conditions.js';
 import { createValueOrder } from './values/sorted-list.js';
 
@@ -19,25 +16,26 @@ import { createValueOrder } from './values/sorted-list.js';
  * Lists by `status`, which is computed from the deadlines (reference/devices.md#status), by open alarms, by
  * configuration files, by saved filters and by values at paths.
  */
-export const deviceListHooks: ListHooks = {
-  async prepare(ctx, request) {
-    const { filter } = request.params;
-    const saved = typeof filter === 'string' ? await loadSavedFilter(ctx, filter) : undefined;
-    const requests = saved === undefined ? [request] : [request, saved];
-    checkPaths(requests);
-    if (requests.some(dependsOnStatus)) await refreshBounds(ctx.store.db, ctx.account, ctx.now);
-    await assertUnambiguous(ctx, request.paths);
-    if (saved !== undefined) await assertUnambiguous(ctx, saved.paths).catch(rethrowNamed);
-    const { conditions, order } = await prepareConditions(ctx, request);
-    const ofSaved = saved && (await prepareConditions(ctx, saved).catch(rethrowNamed)).conditions;
-    const properties = (await Promise.all(requests.map((each) => buildPropertyFilters(ctx, each)))).flat();
-    const placed = saved && (await resolveAncestors(ctx, device, saved));
-    return {
-      filters: [...(placed ? [placed.filter] : []), ...(properties as Record<string, unknown>[])],
-      conditions: [...conditions, ...(ofSaved ?? []).map((condition) => ({ ...condition, param: 'filter' }))],
-      listSorted: order ? createValueOrder(order) : request.sort.key === 'status' ? listByStatus : undefined,
-    };
-  },
+export const selectDeviceLists: SelectOfType = async (ctx, request) => {
+  const { filter } = request.params;
+  const saved = typeof filter === 'string' ? await loadSavedFilter(ctx, filter) : undefined;
+  const requests = saved === undefined ? [request] : [request, saved];
+  checkPaths(requests);
+  if (requests.some(dependsOnStatus)) await refreshBounds(ctx.store.db, ctx.account, ctx.now);
+  await assertUnambiguous(ctx, request.paths);
+  if (saved !== undefined) await assertUnambiguous(ctx, saved.paths).catch(rethrowNamed);
+  const { filters, related, order } = await prepareConditions(ctx, request);
+  if (saved !== undefined) {
+    const ofSaved = await prepareConditions(ctx, saved).catch(rethrowNamed);
+    filters.push((await resolveAncestors(ctx, device, saved)).filter, ...ofSaved.filters);
+    related.push(...ofSaved.related.map((condition) => ({ ...condition, param: 'filter' })));
+  }
+  return {
+    filters,
+    related,
+    readInOrder: order && createValueOrder(order, request.sort.direction),
+    parts: request.sort.key === 'status' ? listStatusRanges(request) : undefined,
+  };
 };
 
 function dependsOnStatus({ params, sort }: ListRequest): boolean {
@@ -45,34 +43,15 @@ function dependsOnStatus({ params, sort }: ListRequest): boolean {
   return params.status !== undefined || sort.key === 'status' || isCounted;
 }
 
+/** Each status is a range of deadlines: concatenated, the ranges are the sorted list. */
+function listStatusRanges({ sort, now }: ListRequest): Conditions[] {
+  const ranges = statuses.toSorted().map((status) => buildStatusConditions(status, now));
+  return sort.direction === 1 ? ranges : ranges.reverse();
+}
+
 /** @throws AppError badParameter (4004) if the request and its saved filter name too many paths together */
 function checkPaths(requests: readonly ListRequest[]): void {
   const named = requests.flatMap(({ paths = [], pathSort = [] }) => [...paths, ...[pathSort].flat()]);
   if (countPaths(named) > max_paths)
     throw new AppError('badParameter', { filter: `together with the request it names more than ${max_paths} paths` });
-}
-
-/** Each status is a range of deadlines: concatenated, the ranges are the sorted list. */
-async function listByStatus({ store }: OperationContext, plan: QueryPlan, request: ListRequest): Promise<Page> {
-  const collection = store.db.collection(device.plural);
-  const { direction } = request.sort;
-  const ordered = statuses.toSorted();
-  if (direction === -1) ordered.reverse();
-  const ranges = ordered.map((status) => ({ $and: [plan.filter, buildStatusConditions(status, request.now)] }));
-  const options = { ...(plan.selected && plan.hint && { hint: plan.hint }), maxTimeMS: read_limit_ms };
-  const counts = await Promise.all(ranges.map((filter) => collection.countDocuments(filter, options)));
-  async function* readRanges(): AsyncGenerator<readonly Bson[]> {
-    let { max, offset } = request;
-    for (const [index, count] of counts.entries()) {
-      const limit = Math.min(max, count - offset);
-      if (limit > 0) {
-        const filter = ranges[index] ?? {};
-        yield* findRaw(collection, { filter, ...options, sort: { _id: direction }, skip: offset, limit }).batches;
-      }
-      max -= Math.max(0, limit);
-      offset = Math.max(0, offset - count);
-      if (max === 0) return;
-    }
-  }
-  return { total_documents: counts.reduce((sum, count) => sum + count, 0), batches: readRanges() };
 }

@@ -1,5 +1,4 @@
 import mongoose from 'mongoose';
-import type { RawCursor } from '../db/raw-find.js';
 import type { Values } from '../schema/fields.js';
 import { formatPosition, keyPathsOf, keysetSortOf, type Position } from '../schema/keyset.js';
 import type { ListRequest } from '../schema/list-parameters.js';
@@ -44,28 +43,9 @@ function toStored(path: string, value: string | number | undefined): unknown {
   return path === '_id' ? new mongoose.mongo.UUID(Buffer.from(String(value), 'hex')) : value;
 }
 
-/** Leaves large fields out of what the database sends. */
-export function buildListProjection({ omittedFromLists }: ListedType): { projection: object } {
-  return { projection: Object.fromEntries(omittedFromLists.map((path) => [path, 0])) };
-}
-
-/** Reads the objects of ranges one after the other, `max` of them; infinite: all. */
-export async function* readInRanges(
-  ranges: readonly Values[],
-  max: number,
-  find: (range: Values, limit: { limit?: number }) => RawCursor,
-): AsyncGenerator<readonly Bson[]> {
-  let limit = max;
-  for (const range of ranges)
-    for await (const batch of find(range, Number.isFinite(limit) ? { limit } : {}).batches) {
-      yield batch;
-      limit -= batch.length;
-      if (limit <= 0) return;
-    }
-}
-
-/** Returns the value of `next` after a stored object. */
-export function formatNext(listed: ListedType, bson: Bson): string {
+/** Returns the value of `next` after the last object of a page; undefined at the end of the list. */
+export function formatNext(listed: ListedType, bson: Bson | undefined): string | undefined {
+  if (bson === undefined) return undefined;
   const source = toBuffer(listed.clusteredBy === undefined ? bson : (getDocument(bson, '_id') ?? bson));
   return formatPosition(
     keyPathsOf(listed).map((path) => {
@@ -81,21 +61,29 @@ export function formatNext(listed: ListedType, bson: Bson): string {
 /** Length and subtype before the bytes of an id. */
 const id_header_bytes = 5;
 
-/** Ends after `max` objects; `last` is the last of them if there are more. @param batches hold one more if there is */
-export function limitBatches(batches: AsyncIterable<readonly Bson[]>, max: number) {
+/**
+ * Cuts a page out of the batches of a list. @param seeksNext reads on after a full page
+ * @returns also `last`, then the last object of the page if others follow
+ */
+export function limitToPage(
+  batches: AsyncIterable<readonly Bson[]>,
+  { offset, max }: Pick<ListRequest, 'offset' | 'max'>,
+  seeksNext = false,
+): { batches: AsyncGenerator<readonly Bson[]>; last: () => Bson | undefined } {
   let last: Bson | undefined;
-  async function* limited(): AsyncGenerator<readonly Bson[]> {
-    let remaining = max;
+  async function* cut(): AsyncGenerator<readonly Bson[]> {
+    let [skipped, remaining] = [offset, max];
     let previous: Bson | undefined;
     for await (const batch of batches) {
-      const kept = batch.slice(0, remaining);
+      const kept = batch.slice(skipped, skipped + remaining);
+      const isFollowed = batch.length > skipped + kept.length;
+      skipped = Math.max(0, skipped - batch.length);
       remaining -= kept.length;
       previous = kept.at(-1) ?? previous;
       if (kept.length > 0) yield kept;
-      if (batch.length === kept.length) continue;
-      last = previous;
-      return;
+      if (isFollowed) last = previous;
+      if (isFollowed || (remaining === 0 && !seeksNext)) return;
     }
   }
-  return { batches: limited(), last: () => last };
+  return { batches: cut(), last: () => last };
 }

@@ -4,7 +4,7 @@ import type { KeyLimit } from '../db/key-limit.js';
 import { isWithin } from '../db/reach.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
-import type { ListHooks } from './page.js';
+import type { SelectOfType } from './select/selection.js';
 
 /**
  * Finds the objects of a type that an object beside the limit owns; what concerns the limited part stays (reference/access.md#limited-keys).
@@ -31,12 +31,10 @@ export async function findOwnedBeside({ store, account, limit }: OperationContex
   return stored.filter((_, index) => areBeside[index]).map(({ _id }) => _id as Id);
 }
 
-/** The behaviour of lists of a type whose objects belong to others. */
-export function createOwnedListHooks(owned: Resource): ListHooks {
-  return {
-    async prepare(ctx) {
-      const beside = await findOwnedBeside(ctx, owned);
-      return { filters: beside.length === 0 ? [] : [{ _id: { $nin: beside } }] };
-    },
+/** Leaves them out of the lists of a type. */
+export function createOwnedSelection(owned: Resource): SelectOfType {
+  return async (ctx) => {
+    const beside = await findOwnedBeside(ctx, owned);
+    return { filters: beside.length === 0 ? [] : [{ _id: { $nin: beside } }] };
   };
 }

@@ -1,10 +1,7 @@
-import type { QueryPlan, SelectingRequest } from '../db/query-plan.js';
 import type { DataPath } from '../schema/data-path.js';
 import type { Values } from '../schema/fields.js';
-import type { ListRequest } from '../schema/list-parameters.js';
 import type { MemberRequest } from '../schema/requested.js';
 import type { OperationContext } from './context.js';
-import type { RelatedCondition } from './related-devices.js';
 
 /** A stored document as BSON bytes, as the serializer takes it. */
 export type Bson = Uint8Array;
@@ -38,26 +35,4 @@ export interface RequestedMember {
   ): Promise<ReadonlyMap<Bson, Bson>>;
   /** Names paths in columns for people. @returns headings by the text of the path */
   nameColumns?(ctx: OperationContext, paths: readonly DataPath[]): Promise<ReadonlyMap<string, string>>;
-}
-
-/** The result of look-ups before a list is read. */
-export interface ListPreparation {
-  /** Further filters that must hold. */
-  filters: readonly Record<string, unknown>[];
-  /** Conditions on documents of other collections, which select devices before the list is read. */
-  conditions?: readonly RelatedCondition[] | undefined;
-  /** Lists in an order that is not stored in the objects. */
-  listSorted?: ListSorted | undefined;
-}
-
-/** Lists what a plan selects, in an order that is not stored in the objects. */
-export type ListSorted = (ctx: OperationContext, plan: QueryPlan, request: PreparedRequest) => Promise<Page>;
-
-/** A list whose conditions are complete. */
-export interface PreparedRequest extends SelectingRequest, Omit<ListPreparation, 'filters'> {}
-
-/** Behaviour of the lists of one type beyond what its declaration says. */
-export interface ListHooks {
-  /** Runs before the list is read. */
-  prepare(ctx: OperationContext, request: ListRequest): Promise<ListPreparation>;
 }

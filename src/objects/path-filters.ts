@@ -37,7 +37,7 @@ export async function buildInheritedFilter(
   { inherits }: ListedType,
   condition: PathCondition,
   readConcern?: RawQuery['readConcern'],
-): Promise<object> {
+): Promise<Record<string, unknown>> {
   const { member, path } = condition;
   const matches = buildComparison(buildPathExpression(`$${member}`, path), condition);
   const own = { $expr: matches };

@@ -95,7 +95,7 @@ const piece_size = 5000;
 export async function selectDevices(
   scope: Scope,
   conditions: readonly RelatedCondition[],
-  planOthers: () => Promise<Pick<QueryPlan, 'filter' | 'hint' | 'scope'>>,
+  planOthers: () => Promise<Pick<QueryPlan, 'filter' | 'hint'>>,
 ): Promise<readonly Id[]> {
   const { max_selected } = scope.store;
   const numbers = await Promise.all(conditions.map((condition) => countDocuments(scope, condition)));

@@ -5,12 +5,11 @@ import { AppError } from '../errors.js';
 import { ancestorFields } from '../resources/event.js';
 import { device, savedFilter } from '../resources/index.js';
 import { describeFaults, parseSavedQuery } from '../resources/saved-filter.js';
-import { joinFilters } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { PathCondition } from '../schema/path-filters.js';
 import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
 import type { OperationContext } from './context.js';
-import { assertUnambiguous, buildInheritedFilter } from './path-filters.js';
+import { assertUnambiguous } from './path-filters.js';
 import { selectMatching } from './related-devices.js';
 import { assertDeclared, prepareConditions } from './values/conditions.js';
 
@@ -47,16 +46,6 @@ export async function loadSavedFilter(
   }
 }
 
-/** Builds the filter of what a request compares with properties. */
-export function buildPropertyFilters(
-  scope: FilterScope,
-  { paths = [] }: ListRequest,
-  readConcern?: ReadConcern,
-): Promise<object[]> {
-  const compared = paths.filter(({ member }) => member === device.inherits?.member);
-  return Promise.all(compared.map((condition) => buildInheritedFilter(scope, device, condition, readConcern)));
-}
-
 /**
  * Finds which of these devices match a saved filter, now or at an earlier moment.
  * @param ids identifiers @throws AppError badParameter (4004) without the filter
@@ -72,19 +61,16 @@ export async function findMatchingDevices(
   const request = await loadSavedFilter(scope, filter, readConcern);
   if (ancestors !== undefined && !isPlacedBelow(ancestors, request)) return new Set();
   const placed = ancestors === undefined ? await resolveAncestors(scope, device, request) : request;
-  const compared = (await buildPropertyFilters(scope, request, readConcern)) as Record<string, unknown>[];
+  const { filters, related } = await prepareConditions(scope, request, readConcern).catch(rethrowNamed);
   const matching = await findAll<StoredObject>(store.db.collection(device.plural), {
-    filter: {
-      $and: [{ account, id_developer: { $in: ids } }, joinFilters([toExactDeadlines(placed.filter), ...compared])],
-    },
+    filter: { $and: [{ account, id_developer: { $in: ids } }, toExactDeadlines(placed.filter), ...filters] },
     projection: { id_developer: 1 },
     hint: { account: 1, id_developer: 1 },
     maxTimeMS: read_limit_ms,
     ...(readConcern && { readConcern }),
   });
-  const { conditions } = await prepareConditions(scope, request).catch(rethrowNamed);
   const found = matching.map(({ _id }) => _id);
-  const selected = new Set((await selectMatching(scope, conditions, found, readConcern)).map(keyOfId));
+  const selected = new Set((await selectMatching(scope, related, found, readConcern)).map(keyOfId));
   return new Set(matching.flatMap(({ _id, id_developer }) => (selected.has(keyOfId(_id)) ? [id_developer] : [])));
 }
 

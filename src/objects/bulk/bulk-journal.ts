@@ -2,12 +2,12 @@ import mongoose from 'mongoose';
 import type { StoredNode } from '../../db/batching/loader.js';
 import type { Collection, Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
-import type { QueryPlan } from '../../db/query-plan.js';
 import { resources } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { OperationContext, Store } from '../context.js';
 import { type JournalRoot, saveRoot } from '../journal.js';
 import type { RelatedCondition } from '../related-devices.js';
+import type { ObjectSelection } from '../select/selection.js';
 import type { BulkAction } from './action.js';
 import type { BulkChange } from './change.js';
 
@@ -42,24 +42,10 @@ export interface ChangePiece {
   ids: readonly Id[];
 }
 
-/** A change with the conditions that its objects meet, which are looked at again for each piece. */
-export interface ChangeRun {
+/** A change with the conditions that its objects meet, which are compared again for each piece. */
+export interface ChangeRun extends Pick<ObjectSelection, 'unselected' | 'related'> {
   ctx: OperationContext;
   change: BulkChange;
-  filter: Record<string, unknown>;
-  conditions?: readonly RelatedCondition[] | undefined;
-}
-
-/** The objects of a change: those that conditions on other collections select are in `filter` of the plan only. */
-export interface BulkQuery extends QueryPlan, Pick<ChangeRun, 'conditions'> {}
-
-/** Returns the conditions of a query without the objects that they select at this moment. */
-export function conditionsOf({
-  filter,
-  unselected = filter,
-  conditions,
-}: BulkQuery): Pick<ChangeRun, 'filter' | 'conditions'> {
-  return { filter: unselected, conditions };
 }
 
 /** The entries of the journal, for the functions of all journals. */
@@ -78,9 +64,13 @@ export function piecesOf(db: Database): Collection<ChangePiece> {
 }
 
 /** Begins a change, which is without effect until it is confirmed. */
-export async function openRoot(ctx: OperationContext, change: BulkChange, query: BulkQuery): Promise<ChangeRoot> {
+export async function openRoot(
+  ctx: OperationContext,
+  change: BulkChange,
+  selection: ObjectSelection,
+): Promise<ChangeRoot> {
   const { account, user, request_id, now } = ctx;
-  const { filter, conditions } = conditionsOf(query);
+  const { unselected, related } = selection;
   const { resource, values, references, action } = change;
   const root: ChangeRoot = {
     _id: ctx.store.db.newId(),
@@ -88,8 +78,8 @@ export async function openRoot(ctx: OperationContext, change: BulkChange, query:
     ...(values && { values: JSON.stringify(values) }),
     ...(action && { action: action.name }),
     references: Object.fromEntries([...references].map(([field, { _id }]) => [field, _id])),
-    filter: EJSON.stringify(filter, { relaxed: false }),
-    ...(conditions && { conditions: EJSON.stringify(conditions) }),
+    filter: EJSON.stringify(unselected, { relaxed: false }),
+    ...(related && { conditions: EJSON.stringify(related) }),
   };
   await saveRoot(journalOf(ctx.store.db), root);
   return root;
@@ -118,8 +108,8 @@ export async function restoreRun(store: Store, root: ChangeRoot, actions: readon
   return {
     ctx: { store, account, limit: undefined, user, request_id, now },
     change: { resource, values, references, action },
-    filter: EJSON.parse(root.filter) as Record<string, unknown>,
-    conditions: root.conditions === undefined ? undefined : (EJSON.parse(root.conditions) as RelatedCondition[]),
+    unselected: EJSON.parse(root.filter) as Values,
+    related: root.conditions === undefined ? [] : (EJSON.parse(root.conditions) as RelatedCondition[]),
   };
 }
 

@@ -3,7 +3,6 @@ import { buildStatement } from '../../db/batching/update.js';
 import type { StoredObject } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { protectedBy } from '../../db/indexes.js';
-import type { QueryPlan } from '../../db/query-plan.js';
 import { AppError, throwIfAny } from '../../errors.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { isAboveDevices } from '../../resources/index.js';
@@ -17,6 +16,7 @@ import type { Bson } from '../page.js';
 import { assertUnprotected, findChangedReferences, findLinked, placeBelow, type References } from '../references.js';
 import { describeNode, type NodeRef, nodeProjection } from '../removed-nodes.js';
 import { buildUpdate, findFormerParents } from '../resources.js';
+import type { ObjectSelection } from '../select/selection.js';
 import type { BulkAction } from './action.js';
 
 /** A change of many objects. */
@@ -56,7 +56,7 @@ interface Applied {
 export async function applyChange(
   ctx: OperationContext,
   change: BulkChange,
-  { filter, hint }: Pick<QueryPlan, 'filter' | 'hint'>,
+  { filter, hint }: Pick<ObjectSelection, 'filter' | 'hint'>,
   { session, skipsInvalid = false }: ApplyOptions,
 ): Promise<Applied> {
   const { resource, values, action } = change;

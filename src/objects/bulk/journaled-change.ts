@@ -1,5 +1,4 @@
 import type { Id } from '../../db/ids.js';
-import { findRaw } from '../../db/raw-find.js';
 import { withTransaction } from '../../db/transaction.js';
 import { AppError } from '../../errors.js';
 import { splitIntoBatches } from '../../lib/batches.js';
@@ -7,12 +6,12 @@ import { getId } from '../../serialize/bson.js';
 import type { OperationContext, Store } from '../context.js';
 import { resumeJournaled, runJournaled } from '../journal.js';
 import { selectMatching } from '../related-devices.js';
+import { readBatches } from '../select/read.js';
+import type { ObjectSelection } from '../select/selection.js';
 import type { BulkAction } from './action.js';
 import {
-  type BulkQuery,
   type ChangePiece,
   type ChangeRun,
-  conditionsOf,
   deleteLeftovers,
   journalOf,
   openRoot,
@@ -46,18 +45,18 @@ const piece_limit_ms = 60_000;
 export async function applyInPieces(
   ctx: OperationContext,
   change: BulkChange,
-  query: BulkQuery,
+  selection: ObjectSelection,
   confirmed: number,
 ): Promise<number> {
   const { db } = ctx.store;
-  const { _id } = await openRoot(ctx, change, query);
+  const { _id } = await openRoot(ctx, change, selection);
   try {
     return await runJournaled(ctx.store, journalOf(db), _id, async () => {
-      await savePieces(ctx, change, query, _id, confirmed);
+      await savePieces(ctx, change, selection, _id, confirmed);
       const { matchedCount } = await rootsOf(db).updateOne({ _id }, { $set: { isConfirmed: true } });
       // another instance has taken this one for dead
       if (matchedCount === 0) throw new AppError('database');
-      return runPieces({ ctx, change, ...conditionsOf(query) }, _id);
+      return runPieces({ ...selection, ctx, change }, _id);
     });
   } catch (error) {
     await withdrawRoot(db, _id);
@@ -69,16 +68,14 @@ export async function applyInPieces(
 async function savePieces(
   ctx: OperationContext,
   change: BulkChange,
-  { filter, hint }: BulkQuery,
+  selection: ObjectSelection,
   root: Id,
   confirmed: number,
 ): Promise<void> {
   const { db } = ctx.store;
-  const { resource, action } = change;
+  const { action } = change;
   const isChecked = hasStoredDependency(change);
-  const { batches } = findRaw(db.collection(resource.plural), {
-    filter,
-    ...(hint && { hint }),
+  const batches = readBatches(ctx, selection, {
     ...(!isChecked && { projection: { _id: 1 } }),
     sort: { id_developer: 1 },
     readConcern: { level: 'snapshot' },
@@ -114,10 +111,10 @@ async function runPieces(run: ChangeRun, root: Id): Promise<number> {
 
 /** Changes the objects of one piece, once: the piece is deleted in the same transaction. */
 async function runPiece(run: ChangeRun, { _id, ids }: ChangePiece): Promise<number> {
-  const { ctx, change, filter, conditions = [] } = run;
+  const { ctx, change, unselected, related = [] } = run;
   const { db } = ctx.store;
-  const matching = await selectMatching(ctx, conditions, ids);
-  const matches = { $and: [{ _id: { $in: matching } }, filter] };
+  const matching = await selectMatching(ctx, related, ids);
+  const matches = { $and: [{ _id: { $in: matching } }, unselected] };
   const applied = await withTransaction(db.collection(change.resource.plural), piece_limit_ms, async (session) => {
     const { deletedCount } = await piecesOf(db).deleteOne({ _id }, { session });
     if (deletedCount === 0) return { changed: 0 };

@@ -1,14 +1,17 @@
 import { read_limit_ms, type StoredObject } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
+import type { RawQuery } from '../../db/raw-find.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../../errors.js';
-import { devicevalue } from '../../resources/index.js';
+import { device, devicevalue } from '../../resources/index.js';
 import type { Measure } from '../../resources/measure.js';
 import { model } from '../../resources/model.js';
 import { parseDataPath, spellingsOf } from '../../schema/data-path.js';
+import type { Values } from '../../schema/fields.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import { type NamedPath, readExact } from '../../schema/path-filters.js';
 import type { OperationContext } from '../context.js';
 import { findDeclared, measuredPathsOf } from '../measured-paths.js';
+import { buildInheritedFilter } from '../path-filters.js';
 import { buildStateConditions, type RelatedCondition } from '../related-devices.js';
 import type { Scalar } from './values.js';
 
@@ -65,18 +68,26 @@ function describe(named: readonly NamedPath[], isWrong: (path: NamedPath) => boo
   return faults;
 }
 
-/**
- * Prepares the conditions of a request on alarms, configuration files and last values. Both ends of a range are one.
- * @returns also the path by whose values it is sorted @throws as `findComparedPaths`
- */
+/** The conditions of a request that look-ups decide, and the path by whose values it is sorted. */
+interface PreparedConditions {
+  /** On properties. */
+  filters: Values[];
+  /** On alarms, configuration files and last values. */
+  related: RelatedCondition[];
+  order?: ComparedPath | undefined;
+}
+
+/** Prepares the conditions of a request of devices. Both ends of a range are one. @throws as `findComparedPaths` */
 export async function prepareConditions(
   scope: Scope,
   request: ListRequest,
-): Promise<{ conditions: readonly RelatedCondition[]; order?: ComparedPath | undefined }> {
+  readConcern?: RawQuery['readConcern'],
+): Promise<PreparedConditions> {
   const { paths: compared = [], pathSort } = request;
-  const conditions = buildStateConditions(scope, request);
-  const named = compared.filter(isOfValues);
-  if (named.length === 0 && pathSort === undefined) return { conditions };
+  const related = buildStateConditions(scope, request);
+  const [named, others] = [compared.filter(isOfValues), compared.filter((path) => !isOfValues(path))];
+  const filters = await Promise.all(others.map((path) => buildInheritedFilter(scope, device, path, readConcern)));
+  if (named.length === 0 && pathSort === undefined) return { filters, related };
   const paths = await findComparedPaths(scope, [...named, ...(pathSort ? [pathSort] : [])]);
   const ranges = new Map<string, object>();
   for (const { pointer, param, operand } of named) {
@@ -86,7 +97,7 @@ export async function prepareConditions(
         filter: { path, value },
         excluded_models: otherKinds?.[kind] ?? [],
       }));
-      conditions.push({ param, plural: devicevalue.plural, alternatives });
+      related.push({ param, plural: devicevalue.plural, alternatives });
     };
     if ('exact' in operand) {
       add(readExact(operand.exact).map((exact) => [kindOf(exact), { $eq: exact }]));
@@ -97,7 +108,7 @@ export async function prepareConditions(
     if (range === undefined) add([['number', bound]]);
     ranges.set(pointer, Object.assign(range ?? bound, bound));
   }
-  return { conditions, order: pathSort && paths.get(pathSort.pointer) };
+  return { filters, related, order: pathSort && paths.get(pathSort.pointer) };
 }
 
 /** The kind of a value, as a measure declares it. */

@@ -1,24 +1,27 @@
 import { type Collection, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
-import { isWholeList, planQuery, type QueryPlan } from '../../db/query-plan.js';
+import { isWholeList, planQuery } from '../../db/query-plan.js';
 import { findRaw } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
 import { device, devicevalue } from '../../resources/index.js';
-import type { ListRequest } from '../../schema/list-parameters.js';
 import { getId } from '../../serialize/bson.js';
 import { keyOfId } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
-import type { Bson, ListSorted, PreparedRequest } from '../page.js';
+import type { Bson } from '../page.js';
 import { byValue, findDevices, removeModels } from '../related-devices.js';
+import { readIds } from '../select/read.js';
+import type { ObjectSelection, TypeSelection } from '../select/selection.js';
 import { type ComparedPath, kindOf, kinds } from './conditions.js';
 import { type DeviceValue, findStored, valuesOf } from './values.js';
 
 type Valued = Pick<DeviceValue, 'parent' | 'value'>;
 
 /** A list in the order of values. `sort` is that of the devices without one. */
-interface ValueList extends ComparedPath, Pick<QueryPlan, 'filter' | 'hint' | 'sort' | 'selected'> {
+interface ValueList
+  extends ComparedPath,
+    Pick<ObjectSelection, 'listed' | 'filter' | 'hint' | 'sort' | 'selected' | 'unselected'> {
   direction: 1 | -1;
-  total_documents: number;
+  total: number;
   /** Conditions on values at the same path. */
   bounds: readonly object[];
 }
@@ -32,52 +35,30 @@ const reply_size = 1000;
  * Lists devices by their last values at a path (reference/lists.md#paths): those without one, in order of their creation, then
  * the others from the index of values; in descending order the other way round.
  */
-export function createValueOrder(compared: ComparedPath): ListSorted {
-  return async (ctx, plan, request) => {
-    const { store, account } = ctx;
-    const { direction } = request.sort;
-    const { filter, hint } = plan;
-    const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
-    const isWhole = isWholeList(plan);
-    const total_documents = await (isWhole
-      ? store.counts.count(device.plural, { account }, options)
-      : store.db.collection(device.plural).countDocuments(filter, options));
-    const byCreation = { ...request, sort: { ...request.sort, key: 'created_at' } };
-    const unvalued = isWhole ? planQuery(device, ctx, byCreation) : { sort: { _id: direction } };
-    const bounds = findBounds(compared.path, request);
-    const list: ValueList = { ...plan, ...unvalued, ...compared, direction, total_documents, bounds };
-    return { total_documents, batches: cutPage(readInOrder(ctx, list, plan.unselected ?? filter), request) };
+export function createValueOrder(compared: ComparedPath, direction: 1 | -1): TypeSelection['readInOrder'] {
+  return (ctx, selection, total) => {
+    const byCreation = { key: 'created_at', paths: ['created_at'], direction };
+    const unvalued = isWholeList(selection)
+      ? planQuery(device, ctx, { filter: {}, params: {}, sort: byCreation })
+      : { sort: { _id: direction } };
+    const bounds = findBounds(compared.path, selection);
+    return readInOrder(ctx, { ...selection, ...unvalued, ...compared, direction, total, bounds });
   };
 }
 
 /** The conditions on values at a path: whatever meets them has a value there. */
-function findBounds(path: Id, { conditions = [] }: PreparedRequest): object[] {
-  const onPath = conditions.filter(({ alternatives }) =>
+function findBounds(path: Id, { related = [] }: ObjectSelection): object[] {
+  const onPath = related.filter(({ alternatives }) =>
     alternatives.every(({ filter }) => path.equals(filter.path as Id)),
   );
   return onPath.map(({ alternatives }) => ({ $or: alternatives.map(({ filter: { value } }) => ({ value })) }));
 }
 
-/** Cuts a page out of the pieces of a list. */
-async function* cutPage<Item>(
-  pieces: AsyncIterable<readonly Item[]>,
-  { offset, max }: Pick<ListRequest, 'offset' | 'max'>,
-): AsyncGenerator<readonly Item[]> {
-  let [skipped, remaining] = [offset, max];
-  for await (const piece of pieces) {
-    const page = piece.slice(skipped, skipped + remaining);
-    skipped = Math.max(0, skipped - piece.length);
-    remaining -= page.length;
-    if (page.length > 0) yield page;
-    if (remaining === 0) return;
-  }
-}
-
-async function* readInOrder(ctx: OperationContext, list: ValueList, filter: object): AsyncGenerator<readonly Bson[]> {
+async function* readInOrder(ctx: OperationContext, list: ValueList): AsyncGenerator<readonly Bson[]> {
   const devices = ctx.store.db.collection(device.plural);
   const parts = [readWithoutValue(ctx, list), readByValue(ctx, list)];
   for (const part of list.direction === 1 ? parts : parts.reverse())
-    for await (const ids of part) yield await findInOrder(devices, filter, ids);
+    for await (const ids of part) yield await findInOrder(devices, list.unselected, ids);
 }
 
 async function findInOrder(devices: Collection, filter: object, ids: readonly Id[]): Promise<readonly Bson[]> {
@@ -125,22 +106,14 @@ async function keepDeclared(
 
 /** Reads the ids of devices that have sent no number, text or boolean, or one that their model does not declare. */
 async function* readWithoutValue(ctx: OperationContext, list: ValueList): AsyncGenerator<readonly Id[]> {
-  const { filter, sort, hint, bounds, total_documents } = list;
+  const { sort, bounds, total } = list;
   if (bounds.length > 0) return;
-  const undeclared = total_documents > piece_size ? await findUndeclared(ctx, list) : undefined;
+  const undeclared = total > piece_size ? await findUndeclared(ctx, list) : undefined;
   if (undeclared !== undefined) {
     yield undeclared;
     return;
   }
-  const cursor = ctx.store.db.collection(device.plural).find(filter, {
-    projection: { _id: 1 },
-    sort,
-    ...(hint && { hint }),
-    batchSize: piece_size,
-    maxTimeMS: read_limit_ms,
-  });
-  for await (const piece of readInBatches(cursor, piece_size)) {
-    const ids = piece.map(({ _id }) => _id);
+  for await (const ids of readIds(ctx, list, piece_size, { sort })) {
     const stored = await findStored(
       ctx.store.db,
       ids.map((parent) => ({ parent, path: list.path })),
