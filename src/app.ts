@@ -213,7 +213,7 @@ export function createApp(deps: AppDeps): App {
     .set('env', 'production');
   const cors = createCors(config.cors_origins, config.api_key_headers);
   const { mqtt_auth_secret: secret, mqtt_bridge_url: bridges } = config;
-  const authDeps = { secret, bridges, db, keyring, areAncestorsEnabled, log, clock };
+  const authDeps = { secret, bridges, db, keyring, areAncestorsEnabled, log, metrics: metrics.mqtt, clock };
   app.use(
     chain(
       admission.begin,

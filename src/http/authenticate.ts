@@ -47,11 +47,16 @@ export function authenticate(
     if (key === undefined) throw new AppError('unauthorized', { [key_header]: 'is missing' });
     const { text, header } = key;
     const now = clock() / 1000;
-    const principal =
-      header === 'authorization' && tokens?.accepts(text) === true
-        ? await tokens.find(text, now)
-        : await admission.authenticating(() => keyring.find(text, now));
-    if (principal === undefined) throw new AppError('unauthorized', { [key_header]: 'is not valid' });
+    const isToken = header === 'authorization' && tokens?.accepts(text) === true;
+    const principal = isToken
+      ? await tokens.find(text, now)
+      : await admission.authenticating(() => keyring.find(text, now));
+    if (principal === undefined) {
+      // from the cache
+      const expired = isToken ? undefined : await keyring.identify(text, now);
+      const logged = expired && { reason: 'has expired', key_id: expired.key_id, account: expired.account };
+      throw new AppError('unauthorized', { [key_header]: 'is not valid' }, { ...(logged && { logged }) });
+    }
     const locals = localsOf(response);
     locals.principal = principal;
     locals.isFormerClient = header !== key_header && header !== 'authorization';

@@ -3,16 +3,18 @@ import type { Log } from '../db/database.js';
 import { toAppError } from '../db/driver-errors.js';
 import { AppError, failures } from '../errors.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
+import { isPermitted } from '../schema/operation.js';
 import { redactUrl } from './access-log.js';
 import { type Locals, localsOf } from './context.js';
 import { sendLegacyText, sendStatus } from './respond.js';
 
 /**
  * Turns every error into a response (reference/errors.md#codes); the only place that does. Every fault of the service (5032) is
- * logged; of failures that all requests meet, a database that is away or overload, one per second and cause.
+ * logged; of a database that is away one line a minute and cause, of refusals one a minute and key.
  */
 export function errorHandler(log: Log): ErrorRequestHandler {
   const logFailure = createRateLimitedLog(log, 'error');
+  const logRefusal = createRateLimitedLog(log);
   return (error: unknown, request, response, _next) => {
     if (response.destroyed) return;
     const appError = asAppError(error);
@@ -20,16 +22,31 @@ export function errorHandler(log: Log): ErrorRequestHandler {
     const locals = localsOf(response);
     const { request_id } = locals;
     const { method } = request;
-    const fields = { request_id, code, method, path: redactUrl(request.path), ...appError.logged };
+    const refusal = nameRefusal(appError, locals);
+    const fields = {
+      request_id,
+      code,
+      method,
+      path: redactUrl(request.path).slice(0, max_path_length),
+      ...appError.logged,
+    };
     const logged = { ...fields, err: appError.cause ?? error };
     if (isExpected(appError)) log.debug?.(fields, message);
-    else if (appError.failure === 'database' || appError.failure === 'overloaded') logFailure(message, logged);
-    else if (status === 503) log.error(logged, message);
+    else if (refusal !== undefined) {
+      const { key_id, account, user = '' } = refusal;
+      const ip = request.socket.remoteAddress ?? '';
+      const name = key_id ?? (account === undefined ? ip : `${user}@${account}`);
+      logRefusal(`request refused: ${message}`, { ...refusal, ...fields, ip }, name);
+    } else if (appError.failure === 'database') logFailure(message, logged);
+    else if (appError.failure === 'overloaded') {
+      const { account } = locals.principal ?? {};
+      logFailure(message, { ...logged, account }, account);
+    } else if (status === 503) log.error(logged, message);
     if (response.headersSent) {
       if (!response.writableEnded) response.destroy();
       return;
     }
-    locals.cause = appError.logged ?? nameFields(appError);
+    locals.cause = refusal ?? appError.logged ?? nameFields(appError);
     if (appError.failure === 'overloaded') response.setHeader('Retry-After', '1');
     const legacyText = locals.match?.endpoint?.legacy?.unauthorized;
     if (appError.failure === 'unauthorized' && legacyText !== undefined) {
@@ -46,6 +63,24 @@ function isExpected({ failure, details }: AppError): boolean {
   return failure === 'conflict' || (failure === 'database' && Object.keys(details).length > 0);
 }
 
+/** Names of a refused request; never a key. */
+type Refusal = { readonly [name: string]: string | undefined; reason: string };
+
+/** Names whom a request is refused, and why; undefined for other failures, such as of a storage that is not linked. */
+function nameRefusal({ failure, details, logged }: AppError, { principal, match }: Locals): Refusal | undefined {
+  if (failure === 'unauthorized' && principal === undefined)
+    return { reason: String(Object.values(details)[0] ?? 'credentials'), ...logged };
+  if (failure !== 'forbidden' && failure !== 'tooMany') return undefined;
+  // a token with a claim that is refused has no principal
+  if (principal === undefined) return { reason: 'claim', ...logged };
+  const { key_id, account, user, scope, limit } = principal;
+  const names = { key_id, account, user, scope, ...(limit && { [limit.field]: limit.id_developer }) };
+  if (failure === 'tooMany') return { reason: 'rate limit', ...names };
+  const isScope = match?.endpoint !== undefined && !isPermitted({ scope }, match.endpoint);
+  return { reason: isScope ? 'scope' : 'limit of the key', ...names };
+}
+
+const max_path_length = 300;
 const max_fields = 20;
 const max_name_length = 100;
 

@@ -69,8 +69,19 @@ export function createWebhookMetrics(registry: Registry): WebhookMetrics {
     registers,
     aggregator: 'max',
   });
+  const failing = new Gauge({
+    name: 'webhooks_failing',
+    help: 'Enabled webhooks whose last attempt failed, of accounts that have some; absent in processes that do not deliver',
+    labelNames: ['account'],
+    registers,
+    aggregator: 'max',
+  });
   return {
     attempted: (outcome) => deliveries.inc({ outcome }),
+    failing(counts) {
+      failing.reset();
+      for (const [account, count] of counts) failing.set({ account }, count);
+    },
     oldest: (seconds) => undelivered.set(seconds),
   };
 }

@@ -2,6 +2,7 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { CommandMetrics } from '../commands/delivery.js';
 import type { StateMetrics } from '../device-state/store.js';
 import type { BrokerMetrics } from '../mqtt/broker.js';
+import { refusals } from '../mqtt/protocol/connect-packet.js';
 import { commandStatuses } from '../resources/command.js';
 import { stateChanges } from '../resources/device-state.js';
 import type { IngestMetrics } from '../streams/ingest.js';
@@ -45,9 +46,17 @@ export function createBrokerMetrics(registry: Registry): BrokerMetrics {
     labelNames: ['reason', 'field'],
     registers,
   });
+  const refused = new Counter({
+    name: 'mqtt_logins_refused_total',
+    help: 'MQTT logins refused, at an external broker too',
+    labelNames: ['reason'],
+    registers,
+  });
+  for (const reason of Object.keys(refusals)) refused.inc({ reason }, 0);
   return {
     connections: (count) => connections.set(count),
     published: () => published.inc(),
+    refused: (reason) => refused.inc({ reason }),
     dropped: (reason, field) => dropped.inc(field === undefined ? { reason } : { reason, field }),
   };
 }

@@ -36,6 +36,7 @@ const drain_ms = 5000;
 /** Decisions about the messages of a session. */
 export interface BrokerRules extends PublishRules {
   maySubscribe(session: Session, filter: string): Promise<boolean>;
+  refuseSubscription(session: Session, filter: string, reason: string): false;
   isFresh(session: Session): boolean;
 }
 
@@ -81,7 +82,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   const retained = await openRetainedMessages(findRetained(db, account), {
     write: (message) => writer.retain({ account, ...message }),
     findDevice: (id) => link.findDevice(account, id),
-    failed: (error) => rules.dropped(undefined, { drop: 'database', error }),
+    failed: (error) => rules.dropped({ account }, { drop: 'database', error }),
   });
   const deviceFeeds = createDeviceFeeds(account, link);
   const grant = createGrant(rules, sessions, peers);
@@ -147,7 +148,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     if (session !== undefined && client.clean && !client.closed)
       sessions.saveSubscriptions(session).catch(rules.failed);
   });
-  const onFull = (reason: 'queue_full' | 'retained_full') => rules.dropped(undefined, { drop: reason });
+  const onFull = (drop: 'queue_full' | 'retained_full', topic: string, client_id?: string) =>
+    rules.dropped({ account, client_id }, { drop }, topic);
   const forwardRate = createForwardRate(stopped);
   const messageStore = createMessageStore({ db, account, sessions, retained, writer, peers, forwardRate, onFull });
   const handlePublish = createPublishHandler({ broker, messageStore, rules, newId: db.newId });
@@ -160,7 +162,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   const deliverForwarded = createForwardedDelivery<AcceptedMessage>({
     tryTake: (bytes) => messageMemory.tryTake(account, bytes),
     emit,
-    onFull: () => onFull('queue_full'),
+    onFull: ({ topic }) => onFull('queue_full', topic),
   });
 
   function openFeed(session: Session, client: Client, deliver: (packet: DeliveredPacket) => Promise<void>): DeviceFeed {
@@ -224,7 +226,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   return {
     async admit(session, { packet, input }) {
       const claimed = await takeOver(session, packet.clean === false);
-      if (claimed === undefined) return 'identifier';
+      if (claimed === undefined) return 'client id in use';
       await openState(session, claimed);
       if (input.gone.aborted) {
         session.stream.destroy();
@@ -313,10 +315,11 @@ function createGrant(rules: BrokerRules, sessions: AccountSessions, peers: Peers
   return async (session: Session | undefined, subscription: Subscription): Promise<boolean> => {
     const { topic, qos } = subscription;
     if (session === undefined || topic === resumedSession) return false;
-    const isAllowed = await rules.maySubscribe(session, topic);
+    if (!(await rules.maySubscribe(session, topic))) return false;
     const { subscriptions } = session;
     const previous = subscriptions.get(topic);
-    if (!isAllowed || (previous === undefined && subscriptions.size >= max_subscriptions)) return false;
+    const isFull = previous === undefined && subscriptions.size >= max_subscriptions;
+    if (isFull) return rules.refuseSubscription(session, topic, 'too many');
     subscriptions.set(topic, { levels: topic.split('/'), qos: qos as Qos });
     try {
       await save(session);

@@ -19,9 +19,11 @@ import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
 import { describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
 import { createHandshake } from './login/handshake.js';
 import { findWillPermissions } from './login/login.js';
+import { formatName, redactTopic } from './login/login-names.js';
 import type { Verify } from './login/passwords.js';
 import { canPublish, canSubscribe } from './login/permissions.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './login/session-authorizer.js';
+import type { Refusal } from './protocol/connect-packet.js';
 import { hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
 import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
 import type { RepeatedMessage } from './publish-handler.js';
@@ -42,6 +44,8 @@ export interface BrokerMetrics {
   connections(count: number): void;
   /** `field` names the first invalid field of the payload. */
   dropped(reason: string, field?: string): void;
+  /** Refused logins. */
+  refused(reason: Refusal): void;
   published(): void;
 }
 
@@ -86,7 +90,7 @@ export async function startBroker(options: Options): Promise<Broker> {
   const stopped = new AbortController();
   // every message beyond the forward rate waits with it
   setMaxListeners(0, stopped.signal);
-  const authorizer = createSessionAuthorizer({ db, sessions, clock });
+  const authorizer = createSessionAuthorizer({ db, sessions, warn, clock });
   const rules = createRules(options, authorizer, warn);
   const writer = createStateWriter(db);
   const peers = startPeers({ db, warn, events: createPeerEvents() });
@@ -162,7 +166,7 @@ export async function startBroker(options: Options): Promise<Broker> {
         : await ingestMessage(options, ingestWill, { account, permissions, now, topic, payload });
     if ('drop' in published) {
       if (published.drop === 'database') throw published.error;
-      rules.dropped(undefined, published);
+      rules.dropped({ account, permissions }, published, topic);
     } else {
       const messages = published.forward === 'itself' ? [{ topic, payload }] : published.forward;
       const broker = await brokers.of(account);
@@ -180,16 +184,18 @@ export async function startBroker(options: Options): Promise<Broker> {
 
   function handle(stream: Duplex, ip: string): void {
     stream.on('error', () => undefined);
-    if (stopped.signal.aborted || streams.size >= max_connections) {
-      stream.destroy();
-      return;
+    if (stopped.signal.aborted) return void stream.destroy();
+    if (streams.size >= max_connections) {
+      options.metrics.refused('overloaded');
+      warn('MQTT login refused: overloaded', { reason: 'overloaded', detail: 'too many connections', ip }, ip);
+      return void stream.destroy();
     }
     streams.add(stream);
     stream.once('close', () => streams.delete(stream));
     serve(stream, ip).catch((error: unknown) => {
       stream.destroy();
       const reason = error instanceof Error ? error.message : String(error);
-      if (reason !== 'closed') warn(`MQTT connection closed: ${reason}`, { ip });
+      if (reason !== 'closed') warn(`MQTT connection closed: ${reason}`, { reason, ip }, ip);
     });
   }
 
@@ -275,25 +281,45 @@ function createRules(options: Options, { allows, isFresh }: SessionAuthorizer, w
     }
   }
 
+  function refuseSubscription(session: Session, filter: string, reason: string, err?: unknown): false {
+    const names = session.names;
+    const topic = redactTopic(filter, session.permissions);
+    const fields = { reason, topic, ...names, ...(err !== undefined && { err }) };
+    warn(`MQTT subscription refused: ${reason}`, fields, err === undefined ? formatName(names) : '');
+    return false;
+  }
+
   return {
     // reports of a device are merged in their order
     publish: (session, message) => inOrder(session, message.topic, () => publish(session, message)),
-    maySubscribe: (session, filter) =>
-      allows(session, ({ permissions }) => canSubscribe(permissions, filter)).catch(() => false),
+    async maySubscribe(session, filter) {
+      try {
+        const isAllowed = await allows(session, ({ permissions }) => canSubscribe(permissions, filter));
+        return isAllowed || refuseSubscription(session, filter, 'not allowed');
+      } catch (error) {
+        return refuseSubscription(session, filter, 'unavailable', error);
+      }
+    },
+    refuseSubscription,
     isFresh,
-    dropped(session, dropped) {
+    dropped(sender, dropped, sentTopic) {
       const { drop, field, fault, error } = dropped;
       metrics.dropped(drop, field);
-      if (session !== undefined) session.counts.drops++;
-      warn(`MQTT message dropped: ${describeDrop(dropped)}`, {
-        ...(fault !== undefined && { fault }),
-        ...(session && { account: session.account }),
-        ...(session?.permissions.kind === 'device' && { device: session.permissions.device }),
-        ...(error !== undefined && { err: error instanceof AppError ? (error.cause ?? error) : error }),
-      });
+      if ('counts' in sender) sender.counts.drops++;
+      const { permissions, ...source } = sender;
+      const names = 'counts' in sender ? sender.names : source;
+      const topic = sentTopic && redactTopic(sentTopic, permissions);
+      const fields = { ...names, ...(topic && { topic }), ...(fault !== undefined && { fault }) };
+      const err = error instanceof AppError ? (error.cause ?? error) : error;
+      // an outage drops the messages of all clients at once
+      const name = drop === 'database' ? '' : formatName(names);
+      warn(`MQTT message dropped: ${describeDrop(dropped)}`, { ...fields, ...(err !== undefined && { err }) }, name);
     },
     published: metrics.published,
-    protocolError: ({ account }, error) => warn(`MQTT connection closed: ${error}`, { account }),
+    protocolError(session, reason) {
+      const names = session.names;
+      warn(`MQTT connection closed: ${reason}`, { reason, ...names }, formatName(names));
+    },
     failed: (error) => warn('MQTT broker failed', { err: error }),
   };
 }

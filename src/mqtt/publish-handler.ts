@@ -2,6 +2,7 @@ import type { Aedes, PublishPacket } from 'aedes';
 import type { Id } from '../db/ids.js';
 import { awaitLater } from '../lib/promises.js';
 import type { Drop, Message, PublishResult } from './ingest.js';
+import type { TopicPermissions } from './login/permissions.js';
 import { setMessageId } from './protocol/message-ids.js';
 import type { AcceptedMessage, MessageStore } from './sessions/message-store.js';
 import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
@@ -19,11 +20,17 @@ export interface RepeatedMessage extends Message {
   isWill: boolean;
 }
 
+/** The session of a dropped message, or what is known without one. */
+export type Sender =
+  | Session
+  | { account: string; client_id?: string | undefined; permissions?: TopicPermissions | undefined };
+
 export interface PublishRules {
   /** Stores the streams that a message holds. Never rejects. */
   publish(session: Session, message: RepeatedMessage): Promise<PublishResult>;
   published(): void;
-  dropped(session: Session | undefined, drop: Drop): void;
+  /** Counts and reports a message that is not stored, or not delivered to a session. */
+  dropped(sender: Sender, drop: Drop, topic?: string): void;
   /** Reports a packet that closes the connection. */
   protocolError(session: Session, error: string): void;
   /** Reports an error that no caller awaits. */
@@ -86,7 +93,7 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
       messageStore.isShared(topicOfMessage) ? `${id ?? newId()}${part}` : '';
     const itself: AcceptedMessage = { id: nameMessage(topic), topic, payload: payloadOf(packet), qos, retain };
     if ('drop' in result) {
-      rules.dropped(session, result);
+      rules.dropped(session, result, topic);
       // an empty payload is no stream, but deletes the retained message
       const isDeletion = result.drop === 'invalid' && retain && itself.payload.length === 0;
       return { result, messages: [], writes: isDeletion ? [awaitLater(messageStore.retain(itself))] : [] };
@@ -130,7 +137,7 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
 
   function report(session: Session, packet: PublishPacket, error: unknown): void {
     if (error instanceof TooManyPackets) rules.protocolError(session, error.message);
-    else if (!(error instanceof ReportedError)) rules.dropped(session, { drop: 'database', error });
+    else if (!(error instanceof ReportedError)) rules.dropped(session, { drop: 'database', error }, packet.topic);
     if (packet.qos > 0 || session.revoked) throw error;
   }
 

@@ -46,6 +46,8 @@ export interface NewKey extends RequestedLimit {
 export interface Keyring {
   /** @returns undefined for a key that is unknown, revoked or expired; `now` in epoch seconds */
   find(key: string, now: number): Promise<KeyUser | undefined>;
+  /** Finds the user of a key that may have expired, to name it in the log. */
+  identify(key: string, now: number): Promise<KeyUser | undefined>;
   /** Removes a key that this process revoked from the caches of the workers of this instance. */
   invalidate(key_id: string): Promise<void>;
 }
@@ -94,28 +96,39 @@ export function openKeyring(
     return { account, user, scope, limit: readLimit(stored), key_id, expires_at };
   }
 
+  async function identify(text: string, now: number): Promise<KeyUser | undefined> {
+    if (text.length > max_key_length) return undefined;
+    const digest = digestOf(text);
+    const cached = cache.get(digest);
+    let key = cached?.key;
+    const isOutdated = key?.limit !== undefined && hierarchyVersionOf(key.account) !== cached?.hierarchyVersion;
+    if (cached === undefined || cached.until <= now || isOutdated) {
+      const started = invalidations;
+      const hierarchyVersion = key && hierarchyVersionOf(key.account);
+      key = await load(digest);
+      const until = now + (key ? cache_s : unknown_cache_s);
+      // a key revoked while it was being looked up must not enter the cache
+      if (started === invalidations) cache.set(digest, { key, until, hierarchyVersion });
+    }
+    return key;
+  }
+
   return {
+    identify,
     async find(text, now) {
-      if (text.length > max_key_length) return undefined;
-      const digest = digestOf(text);
-      const cached = cache.get(digest);
-      let key = cached?.key;
-      const isOutdated = key?.limit !== undefined && hierarchyVersionOf(key.account) !== cached?.hierarchyVersion;
-      if (cached === undefined || cached.until <= now || isOutdated) {
-        const started = invalidations;
-        const hierarchyVersion = key && hierarchyVersionOf(key.account);
-        key = await load(digest);
-        const until = now + (key ? cache_s : unknown_cache_s);
-        // a key revoked while it was being looked up must not enter the cache
-        if (started === invalidations) cache.set(digest, { key, until, hierarchyVersion });
-      }
-      return key !== undefined && (key.expires_at === undefined || key.expires_at > now) ? key : undefined;
+      const key = await identify(text, now);
+      return key !== undefined && hasExpired(key, now) ? undefined : key;
     },
     async invalidate(key_id) {
       forget(key_id);
       await forgetEverywhere?.(key_id);
     },
   };
+}
+
+/** Reports whether a key has expired; `now` in epoch seconds. */
+export function hasExpired({ expires_at }: Pick<KeyUser, 'expires_at'>, now: number): boolean {
+  return expires_at !== undefined && expires_at <= now;
 }
 
 function digestOf(key: string): string {

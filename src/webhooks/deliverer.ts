@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
 import { AppError } from '../errors.js';
 import { findLastEventId } from '../events/store.js';
+import { groupBy } from '../lib/group-by.js';
 import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { createShares } from '../lib/shares.js';
@@ -16,7 +17,7 @@ export type DelivererDeps = Omit<WorkerDeps, 'slots' | 'logInterruption'>;
 const lease_ms = 10_000;
 const poll_ms = 250;
 const refresh_ms = 1000;
-const oldest_ms = 5000;
+const state_ms = 5000;
 const stop_grace_ms = 5000;
 const max_first_attempts = 512;
 const max_retries = 256;
@@ -54,6 +55,7 @@ export function startDeliverer(deps: DelivererDeps): LeasedJob {
       if (!signal.aborted) await once(signal, 'abort');
       await session.stop(grace_ms);
       metrics.oldest(0);
+      metrics.failing(new Map());
     },
   });
   return {
@@ -92,6 +94,8 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
     for (const [run, { worker }] of workers) {
       if (runs.has(run)) continue;
       workers.delete(run);
+      const failing = worker.failing();
+      if (failing !== undefined) log.info(failing, 'a webhook that failed was disabled or deleted');
       const end: Promise<unknown> = awaitLater(
         worker
           .stop(0)
@@ -103,7 +107,10 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
     }
   }
 
-  async function reportOldest(): Promise<void> {
+  async function reportState(): Promise<void> {
+    const failing = [...workers.values()].flatMap(({ worker }) => worker.failing() ?? []);
+    const byAccount = groupBy(failing, ({ account }) => account);
+    metrics.failing(new Map([...byAccount].map(([account, { length }]) => [account, length])));
     const pending = [...workers.values()].map(({ worker }) => worker.pendingEvent());
     const ids = [...pending, await findOldestRetry(db)].filter((id) => id !== undefined).sort();
     const [oldest] = ids;
@@ -112,7 +119,7 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
 
   async function runPollLoop(): Promise<void> {
     const refreshDue = createTimer(refresh_ms);
-    const oldestDue = createTimer(oldest_ms);
+    const stateDue = createTimer(state_ms);
     let tail: string | undefined;
     let hasWarned = false;
     while (!stopped.signal.aborted) {
@@ -133,7 +140,7 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
           if (accounts.has(account)) worker.wake();
           worker.tick();
         }
-        if (oldestDue()) await reportOldest();
+        if (stateDue()) await reportState();
         hasWarned = false;
       } catch (error) {
         if (!hasWarned && !(error instanceof AppError)) log.warn({ err: error }, 'webhooks: polling failed');

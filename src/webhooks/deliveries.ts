@@ -73,8 +73,11 @@ export function toOutgoingEvent(stored: StoredEvent): OutgoingEvent {
   return { stored, bson: BSON.serialize(stored) };
 }
 
-/** Opens the state of a run, a new one at the end of the log of its beginning. @returns the cursor */
-export async function openRun(db: Database, target: StoredWebhook): Promise<string> {
+/** Opens the state of a run, a new one at the end of the log of its beginning. */
+export async function openRun(
+  db: Database,
+  target: StoredWebhook,
+): Promise<{ cursor: string; failing_since: number | undefined }> {
   const { _id, run, log_from } = target;
   const owner = { ...ownerOf(target), attempts: 0 };
   await statesOf(db).updateOne({ _id }, { $setOnInsert: owner }, { upsert: true });
@@ -83,7 +86,7 @@ export async function openRun(db: Database, target: StoredWebhook): Promise<stri
     { $set: { run, cursor: log_from }, $unset: { failing_since: 1 } },
   );
   const state = await statesOf(db).findOne({ _id }, { maxTimeMS: read_limit_ms });
-  return state?.cursor ?? log_from;
+  return { cursor: state?.cursor ?? log_from, failing_since: state?.failing_since };
 }
 
 /** Saves the event up to which a run has made the first attempts. */

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
+import { AppError } from '../errors.js';
 import { findEvent } from '../events/store.js';
 import { awaitLater } from '../lib/promises.js';
 import type { LogLine } from '../lib/rate-limited-log.js';
@@ -32,6 +33,8 @@ export interface WebhookMetrics {
   attempted(outcome: Outcome): void;
   /** Age of the oldest event that a webhook waits for. */
   oldest(seconds: number): void;
+  /** Number of webhooks that fail, by account. */
+  failing(counts: ReadonlyMap<string, number>): void;
 }
 
 export interface WorkerDeps extends SenderDeps {
@@ -46,6 +49,13 @@ export interface WorkerDeps extends SenderDeps {
   slots: { first: Shares; retry: Shares };
 }
 
+/** A webhook in the log. The path of its address may hold a secret. */
+interface WebhookNames {
+  account: string;
+  webhook: string;
+  receiver: string;
+}
+
 /** The delivery to one webhook, from one enabling to the next. */
 export interface WebhookWorker {
   /** Takes changed settings. */
@@ -56,6 +66,8 @@ export interface WebhookWorker {
   tick(): void;
   /** The event that is being sent for the first time. */
   pendingEvent(): string | undefined;
+  /** The names of the webhook if its last attempt has failed. */
+  failing(): WebhookNames | undefined;
   /** Begins no further attempt; those in progress have `grace_ms` to end. */
   stop(grace_ms: number): Promise<void>;
 }
@@ -67,8 +79,6 @@ const attempt_timeout_ms = 10_000;
 const slot_limit_ms = attempt_timeout_ms + 2000;
 const disabled_after_s = 3 * 86_400;
 const pause_after_error_ms = 5000;
-/** A webhook logs its interruptions at most this often. */
-const log_period_ms = 60_000;
 const gone = 410;
 
 /**
@@ -83,6 +93,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
   const [news, retries] = [createWakeUp(stopped.signal), createWakeUp(stopped.signal)];
   let target = webhook;
   let pending: string | undefined;
+  let isFailing = false;
   let next_retry_at = Number.POSITIVE_INFINITY;
 
   /** @param cursor the event itself, for a first attempt */
@@ -105,6 +116,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
       next_retry_at = Math.min(next_retry_at, next_at);
     } else if (number > 1) await removeRetry(db, run, event.stored._id);
     const failing_since = await recordAttempt(db, target, result, { run, ...(cursor !== undefined && { cursor }) });
+    reportHealth(sent, failing_since);
     if (sent.error === undefined) metrics.attempted('delivered');
     else if (sent.status === gone) metrics.attempted('gone');
     else metrics.attempted(next_at === undefined ? 'dropped' : 'failed');
@@ -112,13 +124,21 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
       await disable(Math.floor(now));
   }
 
+  const nameWebhook = () => ({ account, webhook: target.id_developer, receiver: new URL(target.url).host });
+
+  /** Logs when the webhook begins and ends to fail; `failing_since` is stored, so that a restart does not repeat it. */
+  function reportHealth({ error, event, attempt }: Attempt, failing_since: number | undefined): void {
+    if (error === undefined && isFailing) log.info(nameWebhook(), 'webhook succeeds again');
+    else if (failing_since !== undefined && !isFailing)
+      log.warn({ ...nameWebhook(), error, event, attempt }, 'webhook fails; its events are sent again');
+    isFailing = error !== undefined && (isFailing || failing_since !== undefined);
+  }
+
   async function disable(now: number): Promise<void> {
-    const { account, id_developer } = target;
     const isChanged = await disableWebhook(db, target, now);
     // not before: a worker that has stopped would not repeat a failed write
     stopped.abort();
-    if (isChanged)
-      log.warn({ account, webhook: id_developer }, 'webhook disabled: its receiver takes no events any more');
+    if (isChanged) log.warn(nameWebhook(), 'webhook disabled: its receiver takes no events any more');
   }
 
   /** Reads the present settings. @returns false if the webhook was disabled or deleted */
@@ -144,7 +164,9 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
 
   async function sendNewEvents(): Promise<void> {
     let isRunning = true;
-    for (let cursor = await openRun(db, target); !stopped.signal.aborted; ) {
+    let { cursor, failing_since } = await openRun(db, target);
+    isFailing ||= failing_since !== undefined;
+    while (!stopped.signal.aborted) {
       const events = await costly.run(account, async () => {
         const unread = await readEventsAfter(db, account, cursor, batch_size);
         // after the events: none of those that follow a change of the settings is sent by the former ones
@@ -191,17 +213,14 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
 
   /** Repeats work that failed, from what is stored. */
   async function persist(work: () => Promise<void>): Promise<void> {
-    let quiet_until = 0;
     while (!stopped.signal.aborted) {
       try {
         await work();
       } catch (error) {
         if (stopped.signal.aborted) return;
-        const { account, id_developer } = target;
-        if (performance.now() >= quiet_until) {
-          logInterruption('delivery to a webhook interrupted', { err: error, account, webhook: id_developer });
-          quiet_until = performance.now() + log_period_ms;
-        }
+        // what is wrong with the database is wrong for all
+        const name = error instanceof AppError && error.failure === 'exception' ? run : '';
+        logInterruption('delivery to a webhook interrupted', { err: error, ...nameWebhook() }, name);
         await sleep(pause_after_error_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
       }
     }
@@ -217,6 +236,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
       if (next_retry_at <= clock() / 1000) retries.wake();
     },
     pendingEvent: () => pending,
+    failing: () => (isFailing ? nameWebhook() : undefined),
     async stop(grace_ms) {
       stopped.abort();
       const timer = setTimeout(() => aborted.abort(), grace_ms);

@@ -66,6 +66,8 @@ export interface MqttService extends Pick<Clients, 'connect' | 'refusal'> {
   drops: Map<string, number>;
   /** Dropped messages by field. */
   droppedFields: Map<string, number>;
+  /** Refused logins by reason. */
+  refusals: Map<string, number>;
   connections(): number;
   logged: string[];
   keyring: Keyring;
@@ -252,6 +254,7 @@ export async function startMqtt(
   const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
   const drops = new Map<string, number>();
   const droppedFields = new Map<string, number>();
+  const refusals = new Map<string, number>();
   let connections = 0;
   const broker = await startBroker({
     db,
@@ -269,6 +272,9 @@ export async function startMqtt(
       dropped(reason, field) {
         drops.set(reason, (drops.get(reason) ?? 0) + 1);
         if (field !== undefined) droppedFields.set(field, (droppedFields.get(field) ?? 0) + 1);
+      },
+      refused(reason) {
+        refusals.set(reason, (refusals.get(reason) ?? 0) + 1);
       },
       published() {},
     },
@@ -289,6 +295,7 @@ export async function startMqtt(
     ws: `ws://127.0.0.1:${(web.address() as AddressInfo).port}/mqtt`,
     drops,
     droppedFields,
+    refusals,
     connections: () => connections,
     logged,
     keyring,

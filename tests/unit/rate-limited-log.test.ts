@@ -36,3 +36,20 @@ it('writes a line per minute and cause, with the number of failures since the li
   logFailure('BD error', { err: stepDown });
   expect(lines).toEqual([...once, { message: 'BD error', count: 5 }]);
 });
+
+it('writes a line for each of 1,000 names a minute, and one for all others, whatever names clients choose', () => {
+  const { lines, log } = createRecorder();
+  let now = 1000;
+  const warn = createRateLimitedLog(log, 'warn', () => now);
+  const refuse = (from: number, to: number) => {
+    for (let n = from; n < to; n++) warn('refused', {}, `device ${n}`);
+    return lines.splice(0).map(({ count }) => count);
+  };
+  expect(refuse(0, 3)).toEqual([1, 1, 1]);
+  expect(refuse(0, 3)).toEqual([]);
+  expect(refuse(3, 1000).length).toBe(997);
+  expect(refuse(1000, 6000)).toEqual([1]);
+  now += 60_000;
+  // the oldest names make room; the line of the others counts those of the minute before
+  expect(refuse(6000, 8000)).toEqual([...Array.from({ length: 999 }, () => 1), 5000]);
+});

@@ -10,10 +10,12 @@ import { awaitLater } from '../../lib/promises.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../../objects/ancestors.js';
 import type { Keyring } from '../../objects/api-keys.js';
-import { findKeyLogin, logIn } from '../login/login.js';
-import { createLoginQueue } from '../login/login-queue.js';
+import { findDisabled, findKeyLogin, logIn, type RefusedLogin } from '../login/login.js';
+import { describeConnect, describeOwner, formatName, type LoginNames, redactTopic } from '../login/login-names.js';
+import { createLoginQueue, QueueFullError } from '../login/login-queue.js';
 import { createPasswordVerifier } from '../login/passwords.js';
 import { createDevicePermissions, type TopicPermissions } from '../login/permissions.js';
+import type { Refusal } from '../protocol/connect-packet.js';
 import { findDeviceLogin } from '../store/credentials.js';
 import { bridge_client_prefix, splitUsername } from './bridge-login.js';
 import { bindClient, isBoundClient } from './client-bindings.js';
@@ -28,18 +30,23 @@ interface Options {
   keyring: Keyring;
   areAncestorsEnabled: AreAncestorsEnabled;
   log: Log;
+  metrics: { refused(reason: Refusal): void };
   /** Epoch milliseconds. */
   clock: () => number;
 }
 
-/** @param signal aborts when the client is gone */
-type AuthCheck = (params: URLSearchParams, signal: AbortSignal) => Promise<boolean>;
+/** A refused login, or something else that is not allowed. */
+type Denial = RefusedLogin | (Omit<RefusedLogin, 'refusal'> & { refusal: 'not allowed' });
+
+/** @param signal aborts when the client is gone @returns undefined if it is allowed */
+type AuthCheck = (params: URLSearchParams, signal: AbortSignal) => Promise<Denial | undefined>;
 
 /** The owner of a username, with its permissions and the owner of its client ids. */
 interface Subject {
   account: string;
   owner: string;
   permissions: TopicPermissions;
+  names: LoginNames;
 }
 
 type SubjectCheck = (subject: Subject, params: URLSearchParams) => Promise<boolean> | boolean;
@@ -53,14 +60,27 @@ const topic_exchange = 'amq.topic';
  * in the query, answered with `allow` or `deny` (docs/external-broker.md). Every failure is `deny`.
  */
 export function mqttAuthRouter(options: Options): Router {
-  const { secret, log } = options;
-  const logFailure = createRateLimitedLog(log, 'error');
+  const { secret, log, metrics } = options;
+  const warn = createRateLimitedLog(log);
   const router = Router({ caseSensitive: true });
   const checks = secret === undefined ? new Map<string, AuthCheck>() : createChecks(options);
+
+  function reportDenial(question: string, params: URLSearchParams, { refusal, ...found }: Denial): void {
+    if (question === 'user' && refusal !== 'not allowed') metrics.refused(refusal);
+    const [username = '', password = '', clientId = '', key = ''] = [
+      ...['username', 'password', 'client_id', 'routing_key'].map((name) => params.get(name) ?? ''),
+    ];
+    const topic = redactTopic(key.replaceAll('.', '/'));
+    const names = describeConnect({ username, password: Buffer.from(password), clientId }, found);
+    const fields = { question, reason: refusal, ...(topic && { topic }), ...names };
+    warn(`MQTT authorization denied: ${refusal}`, fields, refusal === 'unavailable' ? '' : formatName(names));
+  }
+
   router.all('/mqtt-auth/:question', async (request, response) => {
-    const check = checks.get(request.params.question);
+    const { question } = request.params;
+    const check = checks.get(question);
     if (secret === undefined || check === undefined) throw new AppError('notFound');
-    localsOf(response).route = `/mqtt-auth/${request.params.question}`;
+    localsOf(response).route = `/mqtt-auth/${question}`;
     if (request.method !== 'GET' && request.method !== 'POST') {
       response.setHeader('Allow', 'GET, POST');
       throw new AppError('methodNotAllowed');
@@ -72,12 +92,14 @@ export function mqttAuthRouter(options: Options): Router {
         ? query
         : new URLSearchParams(String(await readBody(request, { limit_bytes: body_limit_bytes })));
     const closed = createCloseSignal(response);
-    const isAllowed = await check(params, closed).catch((error: unknown) => {
-      if (closed.aborted) return false;
-      logFailure('MQTT authorization failed; denied', { request_id: localsOf(response).request_id, err: error });
-      return false;
-    });
-    response.type('text/plain').send(isAllowed ? 'allow' : 'deny');
+    const denial = await check(params, closed).catch(
+      (error: unknown): Denial =>
+        error instanceof QueueFullError
+          ? { refusal: 'overloaded', detail: error.message }
+          : { refusal: 'unavailable', err: error },
+    );
+    if (denial !== undefined && !closed.aborted) reportDenial(question, params, denial);
+    response.type('text/plain').send(denial === undefined ? 'allow' : 'deny');
   });
   router.use('/mqtt-auth', () => {
     throw new AppError('notFound');
@@ -104,25 +126,29 @@ function createChecks(options: Options): Map<string, AuthCheck> {
   }));
 
   /** Finds the owner of a username that logged in before, unless it has lost its access. */
-  async function identify(username: string): Promise<Subject | undefined> {
+  async function identify(username: string): Promise<Subject | Denial> {
     const device = await findDeviceLogin(db, username);
     if (device === undefined) {
       const key = await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username);
-      return typeof key === 'string' ? undefined : { ...key, owner: ownerOf(key) };
+      return 'refusal' in key ? key : { ...key, owner: ownerOf(key), names: describeOwner(key) };
     }
-    const { account, ancestors } = device;
-    if (!device.enabled || !(await areAncestorsEnabled(account, ancestors))) return undefined;
+    const { account } = device;
+    const names = { username, account, device: device.device };
+    const refusal = await findDisabled(device, areAncestorsEnabled);
+    if (refusal !== undefined) return { refusal, ...names };
     const permissions = createDevicePermissions(device);
-    return { account, owner: ownerOf({ owner: '', permissions }), permissions };
+    return { account, owner: ownerOf({ owner: '', permissions }), permissions, names };
   }
 
   /** Applies `check` to the owner of the username, in a virtual host it may use; allows the bridge everything. */
   function forSubject(check: SubjectCheck): AuthCheck {
     return async (params) => {
       const username = params.get('username') ?? '';
-      if (bridges.some((bridge) => bridge.username === username)) return true;
+      if (bridges.some((bridge) => bridge.username === username)) return undefined;
       const subject = await identify(username);
-      return subject !== undefined && isVhostAllowed(subject, params.get('vhost')) && check(subject, params);
+      if ('refusal' in subject) return subject;
+      if (!isVhostAllowed(subject, params.get('vhost'))) return { refusal: 'virtual host', ...subject.names };
+      return (await check(subject, params)) ? undefined : { refusal: 'not allowed', ...subject.names };
     };
   }
 
@@ -150,17 +176,21 @@ function createLoginCheck(
       (name) => params.get(name) ?? '',
     );
     const bridgeLogins = bridges.filter((bridge) => bridge.username === username);
-    if (bridgeLogins.length > 0) return bridgeLogins.some((bridge) => isEqual(password, bridge.password));
-    if (client_id.startsWith(bridge_client_prefix)) return false;
+    if (bridgeLogins.length > 0)
+      return bridgeLogins.some((bridge) => isEqual(password, bridge.password))
+        ? undefined
+        : { refusal: 'password', username };
+    if (client_id.startsWith(bridge_client_prefix)) return { refusal: 'client id' };
     verifier ??= awaitLater(createPasswordVerifier(clock));
     const deps = { db, keyring, areAncestorsEnabled, clock, verify: await verifier };
     // the address of the client is not known here: usernames alone share the queue
     const login = await loginQueue.run({ address: '', username, signal }, () =>
       logIn(deps, { username, password, signal }),
     );
-    if (typeof login === 'string' || !isVhostAllowed(login, params.get('vhost'))) return false;
-    if (client_id === '') return true;
-    return bindClient(db, client_id, ownerOf(login), new Date(clock()));
+    if ('refusal' in login) return login;
+    if (!isVhostAllowed(login, params.get('vhost'))) return { refusal: 'virtual host', ...describeOwner(login) };
+    if (client_id === '' || (await bindClient(db, client_id, ownerOf(login), new Date(clock())))) return undefined;
+    return { refusal: 'client id in use', ...describeOwner(login) };
   };
 }
 

@@ -8,6 +8,7 @@ import { isScopeSufficient } from '../../schema/operation.js';
 import type { Ingest } from '../../streams/ingest.js';
 import type { BrokerMetrics } from '../broker.js';
 import { type Drop, describeDrop, ingestPublish, type PublishResult } from '../ingest.js';
+import { redactTopic } from '../login/login-names.js';
 import { createKeyPermissions, type TopicPermissions } from '../login/permissions.js';
 import { packet_limit_bytes } from '../protocol/packet-limits.js';
 import { parseStreamTopic, type StreamTopic } from '../protocol/topics.js';
@@ -48,13 +49,12 @@ export function createConsumer(options: ConsumerOptions, { username }: BridgeCon
   const isAccepted = (account: string) => (isShared ? canShareVhost(account) : !rabbitmq || account === vhost);
   const warn = createRateLimitedLog(options.log);
 
-  function reportDropped(dropped: Drop): void {
+  function reportDropped(dropped: Drop, sentTopic: string): void {
     const { drop, field, fault, error } = dropped;
     metrics.dropped(drop, field);
-    warn(`MQTT bridge: message dropped: ${describeDrop(dropped)}`, {
-      ...(fault !== undefined && { fault }),
-      ...(error !== undefined && { err: error }),
-    });
+    const topic = redactTopic(sentTopic);
+    const fields = { topic, ...(fault !== undefined && { fault }), ...(error !== undefined && { err: error }) };
+    warn(`MQTT bridge: message dropped: ${describeDrop(dropped)}`, fields, topic);
   }
 
   return async ({ topic: sentTopic, payload, retain, dup }, isOpen) => {
@@ -67,7 +67,7 @@ export function createConsumer(options: ConsumerOptions, { username }: BridgeCon
       const result = await storeMessage(options, { topic, payload: bytes, isAccepted, isRetry });
       if (!('drop' in result)) return true;
       if (result.drop !== 'database') {
-        reportDropped(result);
+        reportDropped(result, topic);
         return true;
       }
       warn('MQTT bridge: message not stored yet', { err: result.error });

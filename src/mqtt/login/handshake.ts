@@ -12,13 +12,14 @@ import { isTopic } from '../protocol/topics.js';
 import type { ConnectionList } from '../sessions/connection-list.js';
 import { type Session, waitForEnd } from '../sessions/session.js';
 import { createWill } from '../sessions/wills.js';
-import { type LoggedIn, type LoginDeps, logIn } from './login.js';
+import { type LoggedIn, type LoginDeps, logIn, type RefusedLogin } from './login.js';
+import { describeConnect, describeOwner, formatName } from './login-names.js';
 import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
 
 interface Options extends LoginDeps {
   warn: LogLine;
-  metrics: { connections(count: number): void; dropped(reason: DropReason): void };
+  metrics: { connections(count: number): void; dropped(reason: DropReason): void; refused(reason: Refusal): void };
   /** All live sessions; the handshake adds and removes them. */
   sessions: Set<Session>;
   authorizer: SessionAuthorizer;
@@ -47,25 +48,26 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
   const loginQueue = createLoginQueue();
   let unauthenticated_bytes = 0;
 
-  /** @returns the reason to refuse the client. @throws Error if it is gone */
-  async function admit(connection: NewConnection): Promise<Refusal | undefined> {
+  /** @returns the refusal of the client. @throws Error if it is gone */
+  async function admit(connection: NewConnection): Promise<RefusedLogin | undefined> {
     const { ip, request } = connection;
     const { packet, input } = request;
     const checked = performance.now();
-    const login = validateConnect(packet) ?? (await attemptLogin(options, loginQueue, connection));
+    const refusal = validateConnect(packet);
+    const login = refusal === undefined ? await attemptLogin(options, loginQueue, connection) : { refusal };
     input.gone.throwIfAborted();
-    if (typeof login === 'string') return login;
+    if ('refusal' in login) return login;
     if (options.stopped.aborted) throw new Error('closed');
     const session = openSession(options, { ...connection, login, checked });
     try {
       await options.waitUntilJoined();
       const broker = await options.brokers.of(login.account);
       const refusal = await broker.admit(session, request);
-      if (refusal === undefined) options.connections.add(session, ip, options.clock() / 1000);
-      return refusal;
-    } catch (error) {
-      warn('MQTT session could not be opened', { err: error });
-      return 'unavailable';
+      if (refusal !== undefined) return { refusal, ...session.names };
+      options.connections.add(session, ip, options.clock() / 1000);
+      return undefined;
+    } catch (err) {
+      return { refusal: 'unavailable', err };
     }
   }
 
@@ -78,16 +80,19 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     };
     try {
       const request = await readConnect(stream, reserve);
-      const refuse = (refusal: Refusal, level = 4) => {
-        warn(`MQTT connection refused: ${refusal}`, { ip });
+      const refuse = ({ refusal, ...names }: RefusedLogin, level = 4) => {
+        metrics.refused(refusal);
+        // an outage refuses all clients at once
+        const name = refusal === 'unavailable' ? '' : formatName({ ip, ...names });
+        warn(`MQTT login refused: ${refusal}`, { reason: refusal, ip, ...names }, name);
         refuseConnection(stream, refusal, level);
       };
-      if ('unsupported_level' in request) return refuse('version', request.unsupported_level);
-      const refusal = await admit({ stream, ip, request });
-      if (refusal === undefined) return;
+      if ('unsupported_level' in request) return refuse({ refusal: 'version' }, request.unsupported_level);
+      const refused = await admit({ stream, ip, request });
+      if (refused === undefined) return;
       for (const _ of findPublishes(request.input.release()))
-        metrics.dropped(refusal === 'unavailable' ? 'database' : 'not_allowed');
-      refuse(refusal);
+        metrics.dropped(refused.refusal === 'unavailable' ? 'database' : 'not_allowed');
+      refuse({ ...refused, ...describeConnect(request.packet, refused) });
     } finally {
       unauthenticated_bytes -= reserved_bytes;
     }
@@ -96,9 +101,9 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
 
 /** @returns the reason to refuse the connection before the login, or undefined */
 function validateConnect({ protocolVersion, clientId, clean, will }: IConnectPacket): Refusal | undefined {
-  if (clientId.length > max_client_id_length) return 'identifier';
-  if (clientId === '' && (protocolVersion === 3 || clean === false)) return 'identifier';
-  if (will !== undefined && ((will.qos ?? 0) > 2 || !isTopic(will.topic))) return 'unauthorized';
+  if (clientId.length > max_client_id_length) return 'client id';
+  if (clientId === '' && (protocolVersion === 3 || clean === false)) return 'client id';
+  if (will !== undefined && ((will.qos ?? 0) > 2 || !isTopic(will.topic))) return 'will';
   return undefined;
 }
 
@@ -106,15 +111,16 @@ async function attemptLogin(
   options: Options,
   queue: LoginQueue,
   { ip, request: { packet, input } }: NewConnection,
-): Promise<Refusal | LoggedIn> {
+): Promise<RefusedLogin | LoggedIn> {
   const { username = '', password = '' } = packet;
   const { gone: signal } = input;
   const login = { username, password: password.toString(), signal };
   try {
     return await queue.run({ address: ip, username, signal }, () => logIn(options, login));
   } catch (error) {
-    if (!signal.aborted && !(error instanceof QueueFullError)) options.warn('MQTT login failed', { err: error });
-    return 'unavailable';
+    return error instanceof QueueFullError
+      ? { refusal: 'overloaded', detail: error.message }
+      : { refusal: 'unavailable', err: error };
   }
 }
 
@@ -125,12 +131,13 @@ interface NewSession extends NewConnection {
 
 function openSession(
   { db, sessions, metrics, authorizer, warn }: Options,
-  { stream, request: { packet }, login, checked }: NewSession,
+  { stream, ip, request: { packet }, login, checked }: NewSession,
 ): Session {
   const connection = randomUUID();
   const ended = awaitLater(waitForEnd(stream, () => session.conn));
   const session: Session = {
     ...login,
+    names: describeConnect(packet, { ...describeOwner(login), ip }),
     client_id: packet.clientId || connection,
     hasClientId: packet.clientId !== '',
     connection,

@@ -1,6 +1,6 @@
 import type { Database } from '../../db/database.js';
 import { type AreAncestorsEnabled, findEnabled } from '../../objects/ancestors.js';
-import { findValidKeys, type Keyring, type ValidKey } from '../../objects/api-keys.js';
+import { findValidKeys, hasExpired, type Keyring, type KeyUser, type ValidKey } from '../../objects/api-keys.js';
 import { isScopeSufficient } from '../../schema/operation.js';
 import type { Refusal } from '../protocol/connect-packet.js';
 import { parseStreamTopic } from '../protocol/topics.js';
@@ -15,6 +15,7 @@ import {
   type RecheckedDevice,
 } from '../store/credentials.js';
 import type { StoredWill } from '../store/wills.js';
+import { describeUnknown, key_prefix, type LoginNames } from './login-names.js';
 import type { Verify } from './passwords.js';
 import {
   canPublish,
@@ -49,9 +50,16 @@ export interface LoggedIn {
   topics_read_at: number;
 }
 
-/** Prefixes of the ids in `owner`. */
+/** A refused login, with the names that are known of its client. */
+export interface RefusedLogin extends LoginNames {
+  refusal: Refusal;
+  /** The failure, where that is no fault of the client. */
+  err?: unknown;
+  detail?: string;
+}
+
+/** Prefix of the ids of credentials in `owner`. */
 const device_prefix = 'device ';
-const key_prefix = 'key ';
 /** Returns the owner of client ids: the device, whatever it logs in with, or a key (reference/mqtt.md#sessions). */
 export function ownerOfClientIds({ owner, permissions }: Pick<LoggedIn, 'owner' | 'permissions'>): string {
   return permissions.kind === 'device' ? `clients of ${permissions.parent} ${permissions.device}` : owner;
@@ -82,44 +90,72 @@ export async function findGoneOwners(
 /**
  * Authenticates a device by its credentials, or an API key given as the username with an empty password
  * (reference/mqtt.md#login).
- * @returns the login, or the reason of the refusal. @throws what the database throws; the signal's reason if it aborts
+ * @throws what the database throws; the signal's reason if it aborts
  */
 export async function logIn(
   { db, keyring, verify, areAncestorsEnabled, clock }: LoginDeps,
   { username, password, signal }: LoginRequest,
-): Promise<Refusal | LoggedIn> {
-  if (username === '') return 'credentials';
+): Promise<RefusedLogin | LoggedIn> {
+  if (username === '') return { refusal: 'no username' };
   const topics_read_at = clock() / 1000;
-  if (password === '') {
-    const key = await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username);
-    return typeof key === 'string' ? key : { ...key, topics_read_at };
-  }
-  const device = await findDeviceLogin(db, username);
+  const key = password === '' ? await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username) : undefined;
+  if (key !== undefined && !('refusal' in key)) return { ...key, topics_read_at };
+  const device = key?.key_id === undefined ? await findDeviceLogin(db, username) : undefined;
+  if (key !== undefined)
+    return device === undefined
+      ? key
+      : { refusal: 'password', username, account: device.account, device: device.device };
   signal.throwIfAborted();
-  if (!(await verify({ username, password, storedHash: device?.hash })) || device === undefined) return 'credentials';
-  const { account, ancestors } = device;
-  if (!device.enabled || !(await areAncestorsEnabled(account, ancestors))) return 'unauthorized';
+  // beside the check, so that it takes no longer for unknown usernames
+  const [isVerified, unknown] = await Promise.all([
+    verify({ username, password, storedHash: device?.hash }),
+    device ?? keyring.identify(username, topics_read_at),
+  ]);
+  if (device === undefined) {
+    const names = unknown && 'key_id' in unknown ? nameKey(unknown) : describeUnknown(username, password);
+    return { refusal: 'does not exist', ...names };
+  }
+  const { account } = device;
+  const names = { username, account, device: device.device };
+  if (!isVerified) return { refusal: 'password', ...names };
+  const refusal = await findDisabled(device, areAncestorsEnabled);
+  if (refusal !== undefined) return { refusal, ...names };
   const permissions = createDevicePermissions(device);
   return { account, owner: device_prefix + device.credentials, permissions, topics_read_at };
 }
 
+const nameKey = ({ account, key_id }: KeyUser) => ({ account, key_id });
+
+/** Finds out whether a device, or what is above it, is disabled. */
+export async function findDisabled(
+  { account, enabled, ancestors }: RecheckedDevice,
+  areAncestorsEnabled: AreAncestorsEnabled,
+): Promise<Refusal | undefined> {
+  if (!enabled) return 'disabled';
+  return (await areAncestorsEnabled(account, ancestors)) ? undefined : 'disabled above';
+}
+
 /**
  * Finds what a client may do that names itself by an API key: what the device may that the key is limited to, or send
- * streams (reference/mqtt.md#api-key-login). @returns the reason of the refusal otherwise
+ * streams (reference/mqtt.md#api-key-login).
  */
 export async function findKeyLogin(
   { db, keyring, areAncestorsEnabled, clock }: Omit<LoginDeps, 'verify'>,
   text: string,
-): Promise<Refusal | Omit<LoggedIn, 'topics_read_at'>> {
-  const principal = await keyring.find(text, clock() / 1000);
-  if (principal === undefined) return 'credentials';
-  const { account, scope, limit, key_id = '' } = principal;
-  if (!isScopeSufficient(scope, 'stream')) return 'unauthorized';
+): Promise<RefusedLogin | Omit<LoggedIn, 'topics_read_at'>> {
+  const now = clock() / 1000;
+  const principal = await keyring.identify(text, now);
+  if (principal === undefined) return { refusal: 'does not exist' };
+  const { account, scope, limit, key_id } = principal;
+  const names = nameKey(principal);
+  if (hasExpired(principal, now)) return { refusal: 'expired', ...names };
+  if (!isScopeSufficient(scope, 'stream')) return { refusal: 'scope', ...names };
   const owner = key_prefix + key_id;
   if (limit?.field !== 'id_device') return { account, owner, permissions: createKeyPermissions(text, limit) };
   const [device] = await findDevicesOfKeys(db, [{ id: key_id, account, limit }], () => false);
-  if (device === undefined) return 'credentials';
-  if (!device.enabled || !(await areAncestorsEnabled(account, device.ancestors))) return 'unauthorized';
+  if (device === undefined) return { refusal: 'does not exist', ...names, device: limit.id_developer };
+  const refusal = await findDisabled(device, areAncestorsEnabled);
+  if (refusal !== undefined) return { refusal, ...names, device: device.device };
   return { account, owner, permissions: createDevicePermissions({ ...device, topics: device.topics ?? [] }) };
 }
 
@@ -180,23 +216,29 @@ export async function reauthorize(
   return { authorizations, gone };
 }
 
-/** Applies the current state of its owner to a session; without one, or with a new password, the session is closed. */
+/**
+ * Applies the current state of its owner to a session; without one, or with a new password, the session is closed.
+ * @returns the reason to close it
+ */
 export function applyAuthorization(
   session: Session,
-  authorization: Authorization | undefined,
+  { authorizations, gone }: Reauthorization,
   { checked, now }: { checked: number; now: number },
-): void {
-  if (session.revoked || session.checked > checked) return;
+): Refusal | undefined {
+  if (session.revoked || session.checked > checked) return undefined;
+  const authorization = authorizations.get(session.owner);
   if (authorization === undefined || isPasswordChanged(session.permissions, authorization)) {
     session.revoked = true;
     session.stream.destroy();
-    return;
+    if (authorization !== undefined) return 'password';
+    return gone.has(session.owner) ? 'does not exist' : 'disabled';
   }
   if (!isKey(authorization)) {
     session.permissions = refreshPermissions(session.permissions, authorization);
     if (authorization.topics !== undefined) session.topics_read_at = now;
   }
   session.checked = checked;
+  return undefined;
 }
 
 function isPasswordChanged(permissions: TopicPermissions, authorization: Authorization): boolean {

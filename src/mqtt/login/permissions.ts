@@ -53,7 +53,12 @@ export function canPublish(permissions: TopicPermissions, topic: string): boolea
   if (!isTopicName(topic) || isServiceTopic(topic)) return false;
   if (permissions.kind === 'device') return canReceive(permissions, topic);
   const streamTopic = parseStreamTopic(topic, true);
-  return streamTopic !== undefined && digestOf(streamTopic.first) === permissions.digest;
+  return streamTopic !== undefined && isKeyLevel(permissions, streamTopic.first);
+}
+
+/** Reports whether the first level of a topic is the key of the login. */
+export function isKeyLevel(permissions: TopicPermissions, first: string): boolean {
+  return permissions.kind === 'key' && digestOf(first) === permissions.digest;
 }
 
 /** Allows the device's own topics, and those that one of its filters covers. */

@@ -3,9 +3,11 @@ import type { Database } from '../../db/database.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { coalesce } from '../../lib/coalesce.js';
 import { groupBy } from '../../lib/group-by.js';
+import type { LogLine } from '../../lib/rate-limited-log.js';
 import type { Session } from '../sessions/session.js';
 import { areUnchanged } from '../store/credentials.js';
 import { applyAuthorization, knownLoginOf, reauthorize } from './login.js';
+import { formatName } from './login-names.js';
 
 /** Rechecks run every 2 s, so a change takes effect within 5 s (reference/mqtt.md#revocation). */
 const fresh_ms = 5000;
@@ -24,6 +26,7 @@ interface Options {
   db: Database;
   /** All live sessions. */
   sessions: ReadonlySet<Session>;
+  warn: LogLine;
   /** Epoch milliseconds. */
   clock: () => number;
 }
@@ -40,7 +43,7 @@ export interface SessionAuthorizer {
 }
 
 /** Creates the authorizer of all sessions of a process. */
-export function createSessionAuthorizer({ db, sessions, clock }: Options): SessionAuthorizer {
+export function createSessionAuthorizer({ db, sessions, warn, clock }: Options): SessionAuthorizer {
   const isFresh = ({ checked }: Session) => performance.now() - checked < fresh_ms;
 
   const topicsReadAt = ({ topics_read_at }: Session) => topics_read_at;
@@ -49,12 +52,15 @@ export function createSessionAuthorizer({ db, sessions, clock }: Options): Sessi
     const sessionsByOwner = groupBy(outdated, ({ owner }) => owner);
     for (const owners of splitIntoBatches([...sessionsByOwner.keys()], batch_size)) {
       const times = { checked: performance.now(), now: clock() / 1000 };
-      const { authorizations } = await reauthorize(db, owners, times.now, (owner) =>
+      const reauthorization = await reauthorize(db, owners, times.now, (owner) =>
         Math.min(...(sessionsByOwner.get(owner) ?? []).map(readAt)),
       );
       for (const owner of owners)
-        for (const session of sessionsByOwner.get(owner) ?? [])
-          applyAuthorization(session, authorizations.get(owner), times);
+        for (const session of sessionsByOwner.get(owner) ?? []) {
+          const reason = applyAuthorization(session, reauthorization, times);
+          const names = session.names;
+          if (reason !== undefined) warn(`MQTT connection ended: ${reason}`, { reason, ...names }, formatName(names));
+        }
       await nextTurn();
     }
   }

@@ -110,8 +110,23 @@ export function removeCredentials(
   return Buffer.concat([generate(packet), received.subarray(connect?.length)]);
 }
 
-/** CONNACK return codes (MQTT 3.1.1 §3.2.2.3). */
-export const refusals = { version: 1, identifier: 2, unavailable: 3, credentials: 4, unauthorized: 5 } as const;
+/** Reasons to refuse a login, the label `reason` of `mqtt_logins_refused_total`, with return codes (MQTT 3.1.1 §3.2.2.3). */
+export const refusals = {
+  version: 1,
+  'client id': 2,
+  'client id in use': 2,
+  unavailable: 3,
+  overloaded: 3,
+  'no username': 4,
+  'does not exist': 4,
+  password: 4,
+  expired: 4,
+  disabled: 5,
+  'disabled above': 5,
+  scope: 5,
+  'virtual host': 5,
+  will: 5,
+} as const;
 export type Refusal = keyof typeof refusals;
 
 const linger_ms = 1000;

@@ -22,7 +22,7 @@ type Deliver = (packet: DeliveredPacket, done: () => void) => void;
 interface Options {
   rules: {
     isFresh(session: Session): boolean;
-    dropped(session: Session, drop: Drop): void;
+    dropped(session: Session, drop: Drop, topic: string): void;
     protocolError(session: Session, error: string): void;
   };
   messageMemory: Shares;
@@ -78,7 +78,7 @@ export function limitDelivery(
     const isBehind = client.conn.writableLength >= max_session_bytes;
     const release = isBehind ? undefined : messageMemory.tryTake(session.account, memorySizeOf(packet));
     if (release === undefined) {
-      if (packet.qos === 0) rules.dropped(session, { drop: 'queue_full' });
+      if (packet.qos === 0) rules.dropped(session, { drop: 'queue_full' }, packet.topic);
       if ((isBehind || packet.qos > 0) && !session.stream.destroyed) {
         rules.protocolError(session, 'it does not read');
         session.stream.destroy();

@@ -132,7 +132,7 @@ interface ForwardedDelivery<Message> {
   tryTake(bytes: number): Release | undefined;
   /** Hands a message to the subscribers; `done` when they have read it. */
   emit(message: Message, done: () => void): void;
-  onFull(): void;
+  onFull(message: Message): void;
 }
 
 /**
@@ -170,7 +170,7 @@ export function createForwardedDelivery<Message extends { payload: Buffer; qos: 
   return (message) => {
     const release = tryTake(memorySizeOf(message));
     if (release === undefined && message.qos === 0) {
-      onFull();
+      onFull(message);
       return;
     }
     waiting.push({ message: { ...message, payload: toOwnPayload(message.payload) }, release });

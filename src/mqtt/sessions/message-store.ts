@@ -45,7 +45,7 @@ interface Deps {
   peers: Peers;
   forwardRate: ForwardRate;
   /** Reports a message that a full queue or the limit of retained messages keeps out. */
-  onFull(reason: 'queue_full' | 'retained_full'): void;
+  onFull(reason: 'queue_full' | 'retained_full', topic: string, client_id?: string): void;
 }
 
 /** Creates the message store of an account. */
@@ -71,7 +71,7 @@ export function createMessageStore(deps: Deps): MessageStore {
     const size_bytes = payload.length;
     const { length } = record;
     if (length === undefined || length.messages >= max_queued || length.bytes + size_bytes > max_queued_bytes) {
-      onFull('queue_full');
+      onFull('queue_full', topic, record.state.client_id);
       return undefined;
     }
     length.messages++;
@@ -80,15 +80,15 @@ export function createMessageStore(deps: Deps): MessageStore {
   }
 
   /** Waits for the rate of forwarded messages. @returns false for one of QoS 0 that is beyond it */
-  async function admitForward({ qos, payload }: AcceptedMessage): Promise<boolean> {
+  async function admitForward({ topic, qos, payload }: AcceptedMessage): Promise<boolean> {
     if (forwardRate.tryTake(payload.length)) return true;
     if (qos > 0) await forwardRate.take(payload.length);
-    else onFull('queue_full');
+    else onFull('queue_full', topic);
     return qos > 0;
   }
 
   async function retain({ topic, payload, qos }: AcceptedMessage, parent?: string): Promise<void> {
-    if (!(await retained.store({ topic, payload, qos, ...(parent && { parent }) }))) onFull('retained_full');
+    if (!(await retained.store({ topic, payload, qos, ...(parent && { parent }) }))) onFull('retained_full', topic);
   }
 
   return {

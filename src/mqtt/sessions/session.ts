@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DesiredMessage } from '../../device-state/store.js';
+import type { LoginNames } from '../login/login-names.js';
 import type { TopicPermissions } from '../login/permissions.js';
 import type { TopicLevels } from '../protocol/topics.js';
 import type { InputMemory } from './message-memory.js';
@@ -38,6 +39,7 @@ export interface Session {
   /** The credentials or the API key of the login. Client ids belong to its `ownerOfClientIds`. */
   readonly owner: string;
   readonly client_id: string;
+  readonly names: LoginNames;
   /** The client has chosen its id; else the connection has a random one. */
   readonly hasClientId: boolean;
   /** Names the connection. */

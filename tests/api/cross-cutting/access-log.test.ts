@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { Config } from '../../../src/config.js';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import {
+  type Api,
+  createFixtures,
+  pathOf,
+  type Reply,
+  startTestService,
+  type TestService,
+} from '../../support/service.js';
 
 const lines: string[] = [];
 const logged: { fields: Record<string, unknown>; message: string }[] = [];
@@ -14,7 +21,7 @@ async function start(log_format: Config['log_format']): Promise<void> {
   service = await startTestService({
     log_format,
     writeLine: (text) => lines.push(...text.split('\n').filter(Boolean)),
-    log: { debug: log, info: () => undefined, warn: () => undefined, error: log },
+    log: { debug: log, info: () => undefined, warn: log, error: log },
   });
   api = await service.client();
 }
@@ -118,4 +125,39 @@ it('counts answers by application code', async () => {
   expect(metrics).toMatch(
     /http_request_duration_seconds_count\{method="GET",route="\/devices\/\{device_id_developer\}\/",status="404",code="4041"\} [1-9]/,
   );
+});
+
+it('names key, account, path and reason of refused requests, in the log and the access line', async () => {
+  const ip = '127.0.0.1';
+  const linesOfRefusals = () =>
+    logged
+      .splice(0)
+      .map(({ fields: { count: _, request_id, ...fields }, message }) => ({ request_id, message, ...fields }));
+  logged.length = 0;
+  const { body } = await api.post('/apikeys/', { username: 'bob', scope: 'read', expires_at: service.now() + 60 });
+  const { id: key_id, key } = body.details;
+  const bob = service.clientWith(key);
+  const forbidden = await bob.post('/projects/', { name: 'x' });
+  const names = { key_id, account: 'acme', user: 'bob', scope: 'read' };
+  const requestIdOf = ({ headers }: Reply) => headers['x-request-id'];
+  expect(linesOfRefusals()).toEqual([
+    {
+      ...{ message: 'request refused: forbidden', reason: 'scope', ...names, request_id: requestIdOf(forbidden) },
+      ...{ code: 4031, method: 'POST', path: '/projects/', ip },
+    },
+  ]);
+  expect(JSON.parse(await lineOf(requestIdOf(forbidden)))).toMatchObject({ reason: 'scope', ...names });
+  service.advance(120);
+  const expired = await bob.get('/projects/?q=x');
+  const unknown = await service.clientWith('no-such-key').get('/devices/');
+  const missing = await service.clientWith(undefined).get('/devices/');
+  const unauthorized = { message: 'request refused: unauthorized', code: 4011, method: 'GET', ip };
+  const [first, second, third] = linesOfRefusals();
+  const ofKey = { reason: 'has expired', key_id, account: 'acme', path: '/projects/' };
+  expect(first).toEqual({ ...unauthorized, ...ofKey, request_id: requestIdOf(expired) });
+  const ofNone = { ...unauthorized, path: '/devices/' };
+  expect(second).toEqual({ ...ofNone, reason: 'is not valid', request_id: requestIdOf(unknown) });
+  // at the level debug: a second one of an address within the minute
+  expect(third).toEqual({ ...ofNone, reason: 'is missing', request_id: requestIdOf(missing) });
+  expect(JSON.stringify(lines)).not.toContain('no-such-key');
 });

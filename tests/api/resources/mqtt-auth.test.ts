@@ -118,6 +118,25 @@ it('answers in plain text, to GET as RabbitMQ sends it too', async () => {
   ]);
 });
 
+it('names whom it denies what, and shows no key', async () => {
+  const { username } = await device();
+  const { id: key_id, key } = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'stream' }, 0);
+  logged.length = 0;
+  await ask('user', { username, password: 'of another', client_id: 'c-1' });
+  await ask('topic', { username: key, name: 'amq.topic', permission: 'read', routing_key: `${key}.streams` });
+  const denied = (reason: string) => `MQTT authorization denied: ${reason}`;
+  expect(logged.map((line) => JSON.parse(line))).toEqual([
+    [
+      expect.objectContaining({ question: 'user', reason: 'password', client_id: 'c-1', username, account: 'acme' }),
+      denied('password'),
+    ],
+    [
+      { question: 'topic', reason: 'not allowed', account: 'acme', key_id, topic: '***/streams', count: 1 },
+      denied('not allowed'),
+    ],
+  ]);
+});
+
 it('shows neither secret nor passwords in a log', async () => {
   const { username } = await device();
   const query = new URLSearchParams({ username, password });

@@ -7,7 +7,13 @@ import { waitUntil } from '../../support/process.js';
 import { answerWith, type Receiver, startReceiver } from '../../support/receiver.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService({ webhook_allow_nets: ['127.0.0.0/8'], deliver: true });
+const logged: (Record<string, unknown> & { message: string })[] = [];
+const note = (fields: object, message: string) => void logged.push({ message, ...fields });
+const ctx = useTestService({
+  webhook_allow_nets: ['127.0.0.0/8'],
+  deliver: true,
+  log: { info: note, warn: note, error: note },
+});
 let number = 0;
 /** Ids of events ascend over all tests of the file. */
 let nextEvent = 1;
@@ -383,6 +389,25 @@ describe('a webhook', () => {
     expect([tested.status, tested.body.details]).toMatchObject([200, { error: 'did not answer in time' }]);
     // other attempts have 10 s
     expect(tested.body.details.took_ms).toBeLessThan(10_000);
+  });
+
+  it('logs a line when it begins to fail, and one when it succeeds again, with its names', async () => {
+    const target = await receiver(0, answerWith(500));
+    const { path, id } = await createHook(`${target.url}?token=s3cret`);
+    const linesOfHook = () => logged.filter(({ webhook }) => webhook === id);
+    const names = { account: 'acme', webhook: id, receiver: `127.0.0.1:${target.port}` };
+    const [event] = await log({}, {});
+    await waitUntil(async () => (await deliveriesOf(path)).length === 2);
+    const error = 'answered with status 500';
+    const begun = { message: 'webhook fails; its events are sent again', ...names, error, event, attempt: 1 };
+    expect(linesOfHook()).toEqual([begun]);
+    const metrics = async () => (await ctx.service.clientWith(undefined).get('/metrics')).text;
+    await waitUntil(async () => (await metrics()).includes('webhooks_failing{account="acme"} 1'));
+    target.answer(undefined);
+    await log({}, {});
+    await waitUntil(async () => (await deliveriesOf(path)).length === 4);
+    expect(linesOfHook()).toEqual([begun, { message: 'webhook succeeds again', ...names }]);
+    await waitUntil(async () => !(await metrics()).includes('webhooks_failing{'));
   });
 
   it('reports attempts in the metrics', async () => {
