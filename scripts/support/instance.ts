@@ -56,9 +56,10 @@ export interface RawConnection {
 
 const key = 'a-key-that-only-a-test-instance-has';
 
-/** Starts the built service on 127.0.0.1 on an empty data folder and waits until it is ready. */
+/** Starts the built service on 127.0.0.1, on an empty data folder unless `DATA_DIR` is given, and waits until it is ready. */
 export async function startInstance(env: NodeJS.ProcessEnv = {}): Promise<Instance> {
   const folder = await mkdtemp(join(tmpdir(), 'instance-'));
+  const { DATA_DIR = join(folder, 'data') } = env;
   const mqttPort = await findFreePort();
   const { PATH, HOME, MONGOMS_SYSTEM_BINARY } = process.env;
   const settings = { HOST: '127.0.0.1', PORT: '0', MQTT_PORT: String(mqttPort), LOG_FORMAT: 'off', LOG_LEVEL: 'fatal' };
@@ -67,12 +68,12 @@ export async function startInstance(env: NodeJS.ProcessEnv = {}): Promise<Instan
     HOME,
     ...(MONGOMS_SYSTEM_BINARY !== undefined && { MONGOMS_SYSTEM_BINARY }),
     ...settings,
-    DATA_DIR: join(folder, 'data'),
     BOOTSTRAP_API_KEY: key,
     ...env,
+    DATA_DIR,
   };
   const service = await startServiceProcess({ env: fullEnv, logFile: join(folder, 'output.log'), timeout_ms: 120_000 });
-  const uri = (await readFile(join(folder, 'data/mongodb.uri'), 'utf8')).trim();
+  const uri = (await readFile(join(DATA_DIR, 'mongodb.uri'), 'utf8')).trim();
   let client: mongo.MongoClient | undefined;
   return {
     ...service,
@@ -94,17 +95,17 @@ export async function startInstance(env: NodeJS.ProcessEnv = {}): Promise<Instan
     async close() {
       await client?.close();
       await service.stop();
-      await stopOrphanedMongod(folder);
+      await stopOrphanedMongod(DATA_DIR);
       await rm(folder, { recursive: true, force: true });
     },
   };
 }
 
 /** A `mongod` outlives a service that was killed or has crashed. */
-async function stopOrphanedMongod(folder: string): Promise<void> {
-  const pid = Number(await readFile(join(folder, 'data/db/mongod.lock'), 'utf8').catch(() => '0'));
+async function stopOrphanedMongod(data: string): Promise<void> {
+  const pid = Number(await readFile(join(data, 'db/mongod.lock'), 'utf8').catch(() => '0'));
   const command = pid > 0 ? await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '') : '';
-  if (command.includes(folder)) process.kill(pid, 'SIGKILL');
+  if (command.includes(data)) process.kill(pid, 'SIGKILL');
 }
 
 /** Sends one request. @throws Error if the connection fails or time runs out */
