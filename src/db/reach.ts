@@ -5,7 +5,7 @@ import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import { getId, getIds } from '../serialize/bson.js';
-import type { Id } from './ids.js';
+import { type Id, readIdTime } from './ids.js';
 import type { KeyLimit } from './key-limit.js';
 
 /** The part of the data that an operation may see: an account, or one object of it with everything below (reference/access.md#limited-keys). */
@@ -72,7 +72,10 @@ export function limitRequest<Request extends Pick<ListRequest, 'filter'> & Parti
     return { ...request, filter: { ...filter, ancestors: joinBelow(filter.ancestors, ancestors) } };
   }
   if (typeof listed.forLimited === 'function')
-    return { ...request, filter: { $and: [filter, listed.forLimited(limit)] } };
+    return {
+      ...request,
+      filter: { $and: [filter, listed.forLimited({ ...limit, created_ms: readIdTime(limit._id) })] },
+    };
   const isOfDevice = listed.parentField === 'device' && listed.parentCollections.device === device.plural;
   // the device of a clustered list was looked up with the limit
   if (isOfDevice && within['_id.device'] !== undefined) return request;

@@ -25,12 +25,16 @@ interface FilterMoment {
   ancestors?: Ancestors;
 }
 
-/** Loads a saved filter as a request of the list of devices. @throws AppError badParameter (4004) */
+/**
+ * Loads a saved filter as a request of the list of devices.
+ * @throws AppError badParameter (4004), forbidden (4031) for limited keys, which may not know the filters of the account
+ */
 export async function loadSavedFilter(
-  { store, account, now }: FilterScope,
+  { store, account, now, limit }: FilterScope,
   id: string,
   readConcern?: ReadConcern,
 ): Promise<ListRequest> {
+  if (limit !== undefined) throw new AppError('forbidden');
   const [stored] = await findAll<StoredObject & { query: string }>(store.db.collection(savedFilter.plural), {
     filter: { account, id_developer: id },
     projection: { query: 1 },

@@ -92,10 +92,13 @@ const computedMembers: ComputedMembers = {
 function conditionsOfLimit(types: readonly StoredType[]): NonNullable<ListedType['forLimited']> {
   const ofDevices = types.filter((listed) => listed.name === 'device' || isOfDevice(listed));
   const subjects = [...new Set(eventTypesOf(ofDevices).map((type) => type.slice(0, type.indexOf('.'))))];
-  return ({ field, id_developer }) => {
+  return ({ field, id_developer, created_ms }) => {
     const names = field === 'id_device' ? subjects : [field.slice('id_'.length)];
     const ofObject = { id_developer: { $eq: id_developer }, resource: { $in: names } };
-    return field === 'id_device' ? ofObject : { $or: [{ [field]: { $eq: id_developer } }, ofObject] };
+    // an earlier object may have had the identifier
+    const sinceCreation = { at: { $gte: Math.floor(created_ms / 1000) } };
+    if (field === 'id_device') return { ...ofObject, ...sinceCreation };
+    return { $or: [{ [field]: { $eq: id_developer } }, ofObject], ...sinceCreation };
   };
 }
 

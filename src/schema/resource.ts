@@ -144,7 +144,7 @@ export interface ListedType extends StoredType {
   computed?: ComputedMembers | undefined;
   legacy: LegacyRules;
   /** The part that limited keys see of a type that is neither in the hierarchy nor below devices; absent: nothing. */
-  forLimited?: 'all' | ((limit: { field: string; id_developer: string }) => Values);
+  forLimited?: 'all' | ((limit: { field: string; id_developer: string; created_ms: number }) => Values);
   /** `member` of the object in `plural` that `field` names is inherited (reference/devices.md#model-properties). */
   inherits?: { field: string; plural: string; member: string } | undefined;
 }

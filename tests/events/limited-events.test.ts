@@ -10,6 +10,8 @@ let fixtures: ReturnType<typeof createFixtures>;
 
 beforeAll(async () => {
   service = await startTestService({ eventLog: true });
+  // its clock stands still, while objects are created at the time of the machine
+  service.advance(3600);
   admin = await service.client();
   fixtures = createFixtures(admin);
 });
@@ -101,6 +103,20 @@ it('does not show events of other objects with the same identifier', async () =>
   await settle();
   expect(await listed(await limit('id_group', id_group))).toEqual(['group.created same@acme']);
   expect(await listed(await limit('id_device', 'same@acme'))).toEqual(['device.created same@acme']);
+});
+
+it('does not show events of an earlier object with the same identifier', async () => {
+  const id_group = await fixtures.group({ name: 'again' });
+  const id = await fixtures.device({ name: 'again', id_group });
+  await admin.put(pathOf('devices', id), { firmware: 'of the earlier one' });
+  await admin.delete(pathOf('devices', id));
+  // the second in which the first one was deleted is over
+  const deleted = Math.floor(Date.now() / 1000);
+  while (Math.floor(Date.now() / 1000) === deleted) await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(await fixtures.device({ name: 'again', id_group })).toBe(id);
+  await settle();
+  expect(await listed(await limit('id_device', id))).toEqual(['device.created again@acme']);
+  expect(await listed(await limit('id_group', id_group))).toContain('device.deleted again@acme');
 });
 
 it('sends live feeds of what is within reach, also when they are resumed', async () => {
