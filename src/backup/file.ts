@@ -25,6 +25,7 @@ export interface Frame {
 
 const prefix_bytes = 5;
 const digest_bytes = 32;
+const min_document_bytes = 5;
 /** Uncompressed documents of a frame; a document has at most 16 MiB, and one reply of the database as much. */
 const chunk_bytes = 4 * 1024 * 1024;
 const max_chunk_bytes = 40 * 1024 * 1024;
@@ -163,12 +164,14 @@ async function* readFrames(file: FileHandle, path: string, length: number): Asyn
   if (position !== length) refuse('is damaged');
 }
 
-/** Splits a frame into its documents. */
+/** Splits a frame into its documents. @throws StartError if their lengths do not fit */
 export async function parseDocuments({ content }: Frame): Promise<Buffer[]> {
   const bytes = await inflate(content, { maxOutputLength: max_chunk_bytes });
   const documents: Buffer[] = [];
   for (let start = 0; start < bytes.length; ) {
-    const end = start + bytes.readInt32LE(start);
+    const end = start + (start + min_document_bytes > bytes.length ? 0 : bytes.readInt32LE(start));
+    if (end < start + min_document_bytes || end > bytes.length)
+      throw new StartError('the backup has a damaged document');
     documents.push(bytes.subarray(start, end));
     start = end;
   }

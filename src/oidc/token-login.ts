@@ -41,7 +41,11 @@ export function openTokenLogin(
 
   async function verify(token: string, now: number): Promise<JWTPayload | undefined> {
     try {
-      return (await jwtVerify(token, keys.at(now * 1000), { ...checks, currentDate: new Date(now * 1000) })).payload;
+      const options = { ...checks, currentDate: new Date(now * 1000) };
+      const { payload } = await jwtVerify(token, keys.at(now * 1000), options);
+      // of several audiences, the one that the token was issued to
+      const { aud, azp = audience } = payload;
+      return Array.isArray(aud) && aud.length > 1 && azp !== audience ? undefined : payload;
     } catch (error) {
       if (error instanceof AppError) throw error;
       return undefined;

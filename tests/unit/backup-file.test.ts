@@ -1,8 +1,9 @@
 import { chmod, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { deflateRawSync } from 'node:zlib';
 import { afterEach, beforeEach, expect, it } from '@jest/globals';
-import { createBackupFile } from '../../src/backup/file.js';
+import { createBackupFile, parseDocuments } from '../../src/backup/file.js';
 
 let folder: string;
 let path: string;
@@ -41,4 +42,14 @@ it('replaces a backup of a stranger instead of writing into it', async () => {
 it('leaves nothing behind when it is given up', async () => {
   await (await createBackupFile(path)).abort();
   expect(await readdir(folder)).toEqual([]);
+});
+
+it.each([
+  ['no length', [5, 0, 0]],
+  ['length 0', [0, 0, 0, 0, 0]],
+  ['a negative length', [0xff, 0xff, 0xff, 0xff, 0]],
+  ['more than there is', [6, 0, 0, 0, 0]],
+])('refuses a document of %s', async (_what, bytes) => {
+  const content = deflateRawSync(Buffer.from([5, 0, 0, 0, 0, ...bytes]));
+  await expect(parseDocuments({ kind: 'documents', content })).rejects.toThrow('the backup has a damaged document');
 });

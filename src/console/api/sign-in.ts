@@ -37,8 +37,9 @@ export async function finishSignIn(): Promise<void> {
   try {
     storeTokens(await (await loadOpenId()).redeemCode(answer, pending));
   } catch (error) {
-    const reason = answer.get('error_description') ?? answer.get('error');
-    keyStore.write({ notice: `The sign-in has failed: ${reason ?? describeError(error)}` });
+    // the codes of RFC 6749; a description could be anything that a link has in it
+    const [reason] = /^[a-z_]{1,50}$/.exec(answer.get('error') ?? '') ?? [describeError(error)];
+    keyStore.write({ notice: `The sign-in has failed: ${reason}` });
   }
 }
 

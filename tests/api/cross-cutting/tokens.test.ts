@@ -61,6 +61,7 @@ describe('a token that is accepted', () => {
 
   it.each<[string, () => Claims]>([
     ['names more audiences', () => ({ aud: ['account', client_id] })],
+    ['is for more audiences, and for us in the first place', () => ({ aud: ['account', client_id], azp: client_id })],
     ['has its claim in an array', () => withClaim([claim])],
     ['expired 59 s ago', () => ({ exp: service.now() - 59 })],
     ['begins in 60 s', () => ({ nbf: service.now() + 60 })],
@@ -127,6 +128,7 @@ describe('a token that is not valid', () => {
   it.each<[string, (now: number) => Record<string, unknown>]>([
     ['another audience', () => ({ aud: 'someone-else' })],
     ['other audiences', () => ({ aud: ['account', `${client_id}-2`] })],
+    ['other audiences, for one of which it was issued', () => ({ aud: ['other', client_id], azp: 'other' })],
     ['no audience', () => ({ aud: undefined })],
     ['another issuer', () => ({ iss: 'https://example.org' })],
     ['the issuer with a slash', () => ({ iss: `${issuer.url}/` })],
