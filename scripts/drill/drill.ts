@@ -14,7 +14,7 @@ const seed = Date.now() % 1_000_000;
 interface Step {
   /** As docs/operations.md calls what it tries. */
   name: string;
-  /** What the machine lacks for it. */
+  /** The program or right that the machine lacks for it. */
   lacks?: string | false;
   run(): Promise<Outcome>;
 }

@@ -25,7 +25,7 @@ export function canMount(): boolean {
 
 /**
  * Fills the disk of a service with an embedded database under load, waits until requests are refused, and empties it: the log
- * names the reason, and the service goes on by itself with everything it has acknowledged.
+ * names the reason, and the service recovers by itself with everything it has acknowledged.
  */
 export async function drillFullDisk(): Promise<Outcome> {
   const disk = await mkdtemp(join(tmpdir(), 'full-disk-'));

@@ -1,7 +1,7 @@
-/** What a step of the drill found. */
+/** Findings of a step of the drill. */
 export interface Outcome {
-  /** What was counted and compared, in words. */
+  /** Counts that were compared, in words. */
   counted: string;
-  /** What should not have happened. */
+  /** Differences and failures, one line each. */
   faults: readonly string[];
 }

@@ -8,7 +8,7 @@ export interface BackupHeader {
   created_at: string;
   /** Version of the service. */
   service: string;
-  /** That of the tool, which the data does not exceed; absent before version 0.3.0. */
+  /** Data version of the tool, which the data does not exceed; absent before version 0.3.0. */
   data_version?: number;
   /** Documents by collection, nearly; the totals at the end are exact. */
   documents: Record<string, number>;

@@ -4,7 +4,7 @@ import { AppError } from '../errors.js';
 const versionTag = /^(?:W\/)?"(\d{1,15})(?:[.-][^"]*)?"$/;
 
 /**
- * Parses `If-Match` (reference/requests.md#entity-tags). @returns a function that tells the versions which an update accepts;
+ * Parses `If-Match` (reference/requests.md#entity-tags). @returns a function from the version of an update to those it accepts;
  * if it names one too, both must match @throws AppError badParameter (4004)
  */
 export function parseIfMatch(header: string | undefined): (version?: number) => readonly number[] | undefined {

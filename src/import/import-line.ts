@@ -131,7 +131,7 @@ function lockKeysOf(resource: Resource, body: Values, { account, id, name, optio
   return { exclusive, shared };
 }
 
-/** How objects are looked up and changed: in the database, or for a dry run in memory. */
+/** Looks objects up and changes them: in the database, or for a dry run in memory. */
 export interface ItemActions<Stored> {
   find(ctx: OperationContext, resource: Resource, id: string): Promise<Stored | undefined>;
   create(ctx: OperationContext, item: ImportItem, values: Values): Promise<ImportOutcome>;

@@ -16,7 +16,7 @@ export function chooseDelimiter(first: string): Delimiter {
   return (separatorLine.exec(first.trim())?.[1] as Delimiter | undefined) ?? counted;
 }
 
-/** A cell and what ends it, by separator; within quotes a quote stands twice (RFC 4180). */
+/** A cell and what ends it, by separator; within quotes a quote is doubled (RFC 4180). */
 const cellPatterns = {
   ',': /(?:"([^"]*(?:""[^"]*)*)"|([^",]*))(,|$)/y,
   ';': /(?:"([^"]*(?:""[^"]*)*)"|([^";]*))(;|$)/y,

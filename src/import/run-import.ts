@@ -7,7 +7,7 @@ import type { ImportLine } from './read-lines.js';
 
 /** Bytes of the lines in work; a longer line is worked on alone. */
 const max_line_bytes = 2 * 1024 * 1024;
-/** What a shorter line counts for, so that at most 256 are in work. */
+/** Bytes that a shorter line counts for, so that at most 256 are in work. */
 const min_line_bytes = max_line_bytes / 256;
 
 /** Memory that one import may hold. */

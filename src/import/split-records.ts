@@ -23,7 +23,7 @@ const quote = 34;
 
 /** Finds the ends of records in consecutive chunks. */
 interface Scanner {
-  /** Of the current record, as the line breaks in it. */
+  /** Cells of the current record. */
   cells: number;
   lineBreaks: number;
   /** Within quotes, where line breaks end no record. */

@@ -4,7 +4,7 @@ import { findFreePort, findProgram, startProcess, waitUntilOk } from '../../scri
 import type { Balancer } from './balancer.js';
 import { readShipped } from './haproxy.js';
 
-/** What nginx writes to, and needs beside a server: it may not run as root, nor in the background. */
+/** The files of nginx and its settings beside a server: it may not run as root, nor in the background. */
 const mainConfig = (folder: string, server: string) => `
 daemon off;
 pid ${folder}/nginx.pid;
