@@ -7,6 +7,7 @@ import { upgradeConfigEntries } from './device-state/upgrade.js';
 import { readInBatches } from './lib/batches.js';
 import { topicSlots } from './mqtt/store/credentials.js';
 import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
+import { upgradeRetained } from './mqtt/store/retained.js';
 import { session_ttl_s } from './mqtt/store/sessions.js';
 import { upgradePieces } from './objects/bulk/bulk-journal.js';
 import { reportIndexOf } from './objects/device-deadlines.js';
@@ -44,6 +45,7 @@ export const migrations: readonly Migration[] = [
   { id: 'config-entries', run: upgradeConfigEntries },
   { id: 'suffixed-paths', run: addSuffixedPaths },
   { id: 'measured-path-slots', run: (db) => dropIndex(db, measured_paths, 'account_1_slot_1') },
+  { id: 'retained-parents', run: upgradeRetained },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */

@@ -11,7 +11,7 @@ interface ChunkOptions extends Pick<mongo.FindOptions, 'projection' | 'sort' | '
   beforeDelete?(documents: readonly StoredDocument[]): Promise<void>;
 }
 
-/** Deletes matching documents by their ids, so that no command outlasts its time limit. @returns their number */
+/** Deletes matching documents by their ids, so that no command outlasts its time limit. @returns the number of those found */
 export async function deleteInChunks(
   collection: Pick<Collection, 'find' | 'deleteMany'>,
   filter: object,
@@ -25,8 +25,9 @@ export async function deleteInChunks(
     count += chunk.length;
     if (chunk.length === 0) break;
     await beforeDelete?.(chunk);
-    const _id = { $in: chunk.map((document) => document._id) };
-    await retryOnce(() => collection.deleteMany({ _id }));
+    // a document that was replaced since then is kept
+    const found = { ...filter, _id: { $in: chunk.map((document) => document._id) } };
+    await retryOnce(() => collection.deleteMany(found, { hint: { _id: 1 } }));
   }
   return count;
 }

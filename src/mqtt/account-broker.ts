@@ -63,8 +63,6 @@ export interface AccountBroker extends Pick<AccountSessions, 'ownersWithSessions
   storeClients(): Promise<void>;
   /** Applies a change that another instance has made. */
   apply(change: AccountChange): Promise<void>;
-  /** Deletes the retained message of a topic. @throws what the database throws */
-  removeRetained(topic: string): Promise<void>;
   /** Publishes messages that come from no client of this instance. */
   publish(messages: readonly AcceptedMessage[]): Promise<void>;
   close(): Promise<void>;
@@ -256,9 +254,6 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       else if (change.kind === 'forwarded')
         deliverForwarded({ ...change.message, id: change.message.message, retain: false });
       else await sessions.apply(change);
-    },
-    async removeRetained(topic) {
-      await retained.store({ topic, payload: Buffer.alloc(0), qos: 0 });
     },
     async publish(messages) {
       for (const message of messages) {

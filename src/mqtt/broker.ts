@@ -123,7 +123,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     await Promise.all([authorizer.recheck(), connections.refresh(), brokers.forgetGone(clock() / 1000)]);
   };
   const rechecking = awaitLater(runRecheckLoop(recheck, stopped.signal, warn));
-  const sweeping = startStateSweep({ db, brokers, clock, log });
+  const sweeping = startStateSweep({ db, clock, log });
 
   function createPeerEvents(): PeerEvents {
     return {

@@ -13,7 +13,7 @@ import { defineEvents } from './event.js';
 import { group } from './group.js';
 import { filestore } from './linked-storage.js';
 import { model } from './model.js';
-import { connection, mqttcredentials, topic } from './mqtt.js';
+import { connection, mqttcredentials, retainedmessage, topic } from './mqtt.js';
 import { project } from './project.js';
 import { savedFilter } from './saved-filter.js';
 import { service } from './service.js';
@@ -35,7 +35,7 @@ export { devicevalue, valuereview } from './device-value.js';
 export { group } from './group.js';
 export { file, filestore } from './linked-storage.js';
 export { model } from './model.js';
-export { connection, mqttcredentials, topic } from './mqtt.js';
+export { connection, mqttcredentials, retainedmessage, topic } from './mqtt.js';
 export { project } from './project.js';
 export { savedFilter } from './saved-filter.js';
 export { service } from './service.js';
@@ -52,6 +52,7 @@ const others = [
   stream,
   mqttcredentials,
   topic,
+  retainedmessage,
   connection,
   apikey,
   filestore,

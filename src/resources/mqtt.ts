@@ -1,7 +1,7 @@
 import { flag, integer, recordedTime, timestamp } from '../schema/fields/number.js';
 import { max_identifier_length, text, textMatching } from '../schema/fields/text.js';
 import { type FieldType, optional, required } from '../schema/fields.js';
-import { defineListed, usualChanges } from '../schema/resource.js';
+import { defineListed, defineStored, usualChanges } from '../schema/resource.js';
 
 const max_topic_bytes = 200;
 /** The most that a topic or a filter may have, the last one included. */
@@ -100,4 +100,13 @@ export const topic = defineListed({
   parentField: 'device',
   defaultSort: 'name',
   events: { insert: 'created', delete: 'deleted', shown: ['name'] },
+});
+
+/** A retained message; it goes with the device whose topic it is, others have no `device` (reference/mqtt.md#delivery). */
+export const retainedmessage = defineStored({
+  name: 'retainedmessage',
+  plural: 'mqtt_retained',
+  parentCollections: { device: 'devices' },
+  isDerived: true,
+  indexes: [['parent']],
 });

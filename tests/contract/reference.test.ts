@@ -236,6 +236,7 @@ const undocumented = [
   'webhookstate',
   'alarmdevice',
   'devicevalue',
+  'retainedmessage',
   'valuereview',
   'alarmscan',
 ];

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
+import { replayCompleted } from '../../src/objects/cascade-delete.js';
 import { encodeConnect, encodePacket, encodeString, type MqttService, startMqtt } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';
@@ -470,7 +471,17 @@ describe('other topics', () => {
     const own = ['streams', 'status', 'state/reported'].map((end) => `${id}/${end}`);
     for (const topic of [...own, 'kept']) await device.publish(topic, { data: { n: 1 } }, { retain: true });
     await device.end();
+    const retained = async () => {
+      const query = { _id: /^replacing / as never };
+      const found = await mqtt.service.db
+        .collection('mqtt_retained')
+        .find(query, { sort: { _id: 1 } })
+        .toArray();
+      return found.map(({ _id, payload }) => `${_id} ${payload}`);
+    };
+    expect(await retained()).toHaveLength(4);
     await replacing.api.delete(pathOf('devices', id));
+    expect(await retained()).toEqual(['replacing kept {"data":{"n":1}}']);
     const namesake = await replacing.device(['kept'], { name: 'replaced' });
     expect(namesake.id).toBe(id);
     const again = await mqtt.connect(namesake.username);
@@ -482,6 +493,9 @@ describe('other topics', () => {
     const late = await mqtt.connect(namesake.username, { clientId: 'late' });
     await late.subscribe(own);
     expect((await late.received(1)).map(({ text }) => text)).toEqual(['{"data":{"n":2}}']);
+    // the removal is repeated for what was late
+    await replayCompleted(mqtt.service.store, Number.POSITIVE_INFINITY);
+    expect(await retained()).toEqual(['replacing kept {"data":{"n":1}}', `replacing ${id}/status {"data":{"n":2}}`]);
     for (const one of [again, gateway, late]) await one.end();
   });
 

@@ -11,6 +11,7 @@ const references = [
   ['streams', '_id.device', 'devices'],
   ['mqttcredentials', 'device', 'devices'],
   ['mqtttopics', 'device', 'devices'],
+  ['mqtt_retained', 'device', 'devices'],
 ] as const;
 
 /**

@@ -1,4 +1,5 @@
 import type { Database } from '../../db/database.js';
+import type { Id } from '../../db/ids.js';
 import { awaitLater, getOrStart } from '../../lib/promises.js';
 import { type QueuedMessage, queueIdOf, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
@@ -87,7 +88,7 @@ export function createMessageStore(deps: Deps): MessageStore {
     return qos > 0;
   }
 
-  async function retain({ topic, payload, qos }: AcceptedMessage, parent?: string): Promise<void> {
+  async function retain({ topic, payload, qos }: AcceptedMessage, parent?: Id): Promise<void> {
     if (!(await retained.store({ topic, payload, qos, ...(parent && { parent }) }))) onFull('retained_full', topic);
   }
 

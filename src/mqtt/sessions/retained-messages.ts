@@ -1,6 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { StoredNode } from '../../db/batching/loader.js';
+import type { Id } from '../../db/ids.js';
 import { readInBatches } from '../../lib/batches.js';
+import { coalesce } from '../../lib/coalesce.js';
 import { findDeviceOf, isCovering, type TopicLevels } from '../protocol/topics.js';
 import type { RetainedMessage } from '../store/retained.js';
 
@@ -9,6 +11,7 @@ const max_retained_bytes = 16 * 1024 * 1024;
 /** Matches between two turns of the event loop. */
 const batch_size = 1000;
 const devices_at_once = 100;
+const eviction_period_ms = 5000;
 
 interface KnownMessage {
   message: RetainedMessage;
@@ -21,7 +24,7 @@ export interface RetainedMessages {
   /** Stores a message for its topic, or deletes it with an empty payload. @returns false if there is no room */
   store(message: RetainedMessage): Promise<boolean>;
   /** Finds the internal id of the device of a topic: undefined for other topics, null if the device is deleted. */
-  findParent(topic: string): Promise<string | null | undefined>;
+  findParent(topic: string): Promise<Id | null | undefined>;
   /** Takes over a message that another instance has stored, or deletes it with an empty payload. */
   apply(message: RetainedMessage): void;
   /** Yields each message that a filter matches once, but none of a deleted device; pauses between batches. */
@@ -44,7 +47,20 @@ export async function openRetainedMessages(
   /** Messages and bytes, those being written included. */
   let [total, total_bytes] = [0, 0];
 
+  let evicted_at = Number.NEGATIVE_INFINITY;
+
   const bytesOf = ({ topic, payload }: RetainedMessage) => payload.length + topic.length;
+
+  /** The messages and bytes that a message adds. */
+  function growthOf(message: RetainedMessage): [number, number] {
+    const previous = messages.get(message.topic);
+    return [previous === undefined ? 1 : 0, bytesOf(message) - (previous?.bytes ?? 0)];
+  }
+
+  function hasRoom(message: RetainedMessage): boolean {
+    const [more, more_bytes] = growthOf(message);
+    return total_bytes + more_bytes <= max_retained_bytes && total + more <= max_retained;
+  }
 
   function apply(message: RetainedMessage): void {
     const { topic, payload } = message;
@@ -82,27 +98,44 @@ export async function openRetainedMessages(
     for await (const message of scan(wildcards)) if (!exact.has(message.topic)) yield message;
   }
 
-  async function findParent(topic: string): Promise<string | null | undefined> {
+  async function findParent(topic: string): Promise<Id | null | undefined> {
     const id = findDeviceOf(topic);
     if (id === undefined) return undefined;
-    const device = await findDevice(id);
-    return device === undefined ? null : String(device._id);
+    return (await findDevice(id))?._id ?? null;
   }
+
+  /** Separates the messages of deleted devices; skips a batch if the database fails. */
+  async function* findOrphans(found: AsyncIterable<RetainedMessage>) {
+    for await (const batch of readInBatches(found, devices_at_once)) {
+      const parents = await Promise.all(batch.map(({ topic, parent }) => parent && findParent(topic))).catch(failed);
+      if (parents === undefined) continue;
+      const isOrphan = ({ parent }: RetainedMessage, index: number) => `${parents[index]}` !== `${parent}`;
+      yield { orphans: batch.filter(isOrphan), others: batch.filter((message, index) => !isOrphan(message, index)) };
+    }
+  }
+
+  /** Forgets messages of deleted devices, which the database has lost with them. */
+  const evictOrphans = coalesce(async () => {
+    if (performance.now() - evicted_at < eviction_period_ms) return;
+    evicted_at = performance.now();
+    for await (const { orphans } of findOrphans(scan([['#']])))
+      for (const orphan of orphans)
+        if (messages.get(orphan.topic)?.message === orphan) apply({ ...orphan, payload: Buffer.alloc(0) });
+  });
 
   for await (const message of stored) apply(message);
 
   return {
     async store(message) {
-      const { topic, payload } = message;
-      const previous = messages.get(topic);
-      if (payload.length === 0) {
+      if (message.payload.length === 0) {
         // an earlier write of the topic may be in progress
         await write(message);
         apply(message);
         return true;
       }
-      const [more, more_bytes] = [previous === undefined ? 1 : 0, bytesOf(message) - (previous?.bytes ?? 0)];
-      if (total_bytes + more_bytes > max_retained_bytes || total + more > max_retained) return false;
+      if (!hasRoom(message)) await evictOrphans();
+      if (!hasRoom(message)) return false;
+      const [more, more_bytes] = growthOf(message);
       [total, total_bytes] = [total + more, total_bytes + more_bytes];
       try {
         await write(message);
@@ -115,10 +148,7 @@ export async function openRetainedMessages(
     findParent,
     apply,
     async *find(filters) {
-      for await (const batch of readInBatches(match(filters), devices_at_once)) {
-        const parents = await Promise.all(batch.map(({ topic, parent }) => parent && findParent(topic))).catch(failed);
-        if (parents !== undefined) yield* batch.filter(({ parent }, index) => parents[index] === parent);
-      }
+      for await (const { others } of findOrphans(match(filters))) yield* others;
     },
   };
 }

@@ -1,4 +1,3 @@
-import mongoose from 'mongoose';
 import {
   type Change,
   type ChangeStream,
@@ -8,10 +7,8 @@ import {
 } from '../../db/change-stream.js';
 import type { Database } from '../../db/database.js';
 import { type ForwardedMessage, forwards } from './forwards.js';
-import type { RetainedMessage } from './retained.js';
+import { type RetainedMessage, splitKey, withBuffer } from './retained.js';
 import type { StoredSession } from './sessions.js';
-
-const { Binary } = mongoose.mongo;
 
 /** A change of the state of an account's broker that any instance has made. */
 export type AccountChange =
@@ -100,15 +97,4 @@ function parseSession(
 
 function withNumericVersion(fields: Record<string, unknown>): Record<string, unknown> {
   return fields.version === undefined ? fields : { ...fields, version: Number(fields.version) };
-}
-
-function withBuffer<Message extends { payload: unknown }>(message: Message): Message & { payload: Buffer } {
-  const { payload } = message;
-  return { ...message, payload: payload instanceof Binary ? Buffer.from(payload.value()) : Buffer.alloc(0) };
-}
-
-/** Splits the account from a client id or a topic. */
-function splitKey(_id: string): [string, string] {
-  const at = _id.indexOf(' ');
-  return [_id.slice(0, at), _id.slice(at + 1)];
 }

@@ -7,7 +7,7 @@ type Db = mongoose.mongo.Db;
 
 const { UUID } = mongoose.mongo;
 const collections = ['projects', 'services', 'groups', 'assets', 'devices'];
-const childrenOfDevices = ['deviceconfigs', 'streams', 'mqttcredentials', 'mqtttopics'];
+const childrenOfDevices = ['deviceconfigs', 'streams', 'mqttcredentials', 'mqtttopics', 'mqtt_retained'];
 
 let sandbox: Sandbox;
 
@@ -39,6 +39,11 @@ async function createTree(service: RunningService, db: Db, name: string, count: 
     .collection('devices')
     .find({ id_developer: { $in: devices } })
     .toArray();
+  const parent = stored.find(({ id_developer }) => id_developer === first)?._id;
+  const retained = { _id: `demo ${first}/status` as never, account: 'demo', device: first, parent };
+  await db
+    .collection('mqtt_retained')
+    .insertOne({ ...retained, topic: `${first}/status`, payload: Buffer.from('{}'), qos: 0 });
   const copies = Array.from({ length: count - stored.length }, (_, n) => ({
     ...stored[n % stored.length],
     _id: new UUID() as never,
@@ -67,7 +72,7 @@ async function countDocuments(db: Db): Promise<number[]> {
 }
 
 /** Documents per collection once only the tree of 40 devices remains. */
-const countsOfSmallTree = [1, 1, 1, 10, 40, 3, 3, 3, 3];
+const countsOfSmallTree = [1, 1, 1, 10, 40, 3, 3, 3, 3, 3];
 
 async function expectOnlySmallTree(service: RunningService, db: Db): Promise<void> {
   expect(await countDocuments(db)).toEqual(countsOfSmallTree);

@@ -154,6 +154,9 @@ it('what deleted credentials and devices leave is deleted, although no client of
   expect(await database.collection('mqtt_queue').countDocuments(queue)).toBe(1);
   service.kill('SIGKILL');
   await service.ended;
+  // as earlier versions have stored retained messages
+  await database.collection('mqtt_retained').updateMany({}, { $unset: { account: 1, device: 1, parent: 1 } });
+  await database.collection('migrations').deleteOne({ _id: 'retained-parents' as never });
   await database.collection('mqttcredentials').deleteOne({ username: receiver });
   await database.collection('devices').deleteOne({ id_developer: receiver });
   // one instance sweeps in an hour
@@ -165,5 +168,7 @@ it('what deleted credentials and devices leave is deleted, although no client of
   const retainedOf = (topic: string) => database.collection('mqtt_retained').countDocuments({ _id: topic as never });
   await waitUntil(async () => (await retainedOf(`demo ${receiver}/status`)) === 0);
   expect(await retainedOf(`demo ${sender}/status`)).toBe(1);
+  await service.send('DELETE', `/devices/${sender}/`);
+  expect(await retainedOf(`demo ${sender}/status`)).toBe(0);
   expect(await countSessions('kept')).toBe(1);
 });
