@@ -1,5 +1,4 @@
 import type { EventEmitter } from 'node:events';
-import type { Duplex } from 'node:stream';
 import { Aedes, type Client, type PublishPacket, type Subscription } from 'aedes';
 import { generate } from 'mqtt-packet';
 import type { Database } from '../db/database.js';
@@ -9,7 +8,7 @@ import type { DeviceLink } from './device-link.js';
 import { canReceive } from './login/permissions.js';
 import { type ConnectRequest, type Refusal, removeCredentials } from './protocol/connect-packet.js';
 import { setMessageId, takePacketId } from './protocol/message-ids.js';
-import { limitPackets } from './protocol/packet-limits.js';
+import { type LimitedStream, limitPackets } from './protocol/packet-limits.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
 import { type AccountSessions, type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
 import { type DeliveredPacket, limitDelivery, unlimited_qos } from './sessions/delivery.js';
@@ -90,7 +89,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     drainTimeout: drain_ms,
     // with a limit, mqemitter queues messages and empties its queue recursively
     concurrency: 0,
-    queueLimit: 2000,
+    // what a client may send before CONNACK is bounded in bytes
+    queueLimit: Number.POSITIVE_INFINITY,
     maxInflightInbound: 100,
     maxClientsIdLength: Number.POSITIVE_INFINITY,
     persistence: createPersistence({ sessions, retained, sessionOf }),
@@ -106,7 +106,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
         session.will
           .take()
           .then(
-            (isOwn) => (isOwn ? handlePublish(session, packet, done, true) : done(new Error('published elsewhere'))),
+            (isOwn) =>
+              isOwn && !stopped.aborted ? handlePublish(session, packet, done, true) : done(new Error('not published')),
             done,
           );
     },
@@ -231,9 +232,10 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
         return undefined;
       }
       session.inputMemory = countInput(messageMemory, session);
-      session.conn = filterPackets(session, { packet, input }, { rules, bytes: session.inputMemory });
-      sessionByStream.set(session.conn, session);
-      const client = broker.handle(session.conn);
+      session.input = filterPackets(session, { packet, input }, { rules, bytes: session.inputMemory });
+      const { conn } = session.input;
+      sessionByStream.set(conn, session);
+      const client = broker.handle(conn);
       const deliver = limitDelivery(client, session, { rules, messageMemory });
       session.openFeed = () => openFeed(session, client, deliver);
       const fail = (error: unknown) => {
@@ -332,7 +334,7 @@ function filterPackets(
   session: Session,
   { packet, input }: ConnectRequest,
   { rules, bytes }: { rules: BrokerRules; bytes: InputMemory },
-): Duplex {
+): LimitedStream {
   return limitPackets(session.stream, {
     received: removeCredentials(input.release(), packet),
     level: packet.protocolVersion,

@@ -72,13 +72,12 @@ export interface Broker {
   upgrade: Upgrade;
   /** Withdraws permissions that the database no longer grants; runs every 2 s by itself. */
   recheck(): Promise<void>;
-  /** Stops listening, finishes the messages being stored, closes all connections without publishing their wills. */
+  /** Stops listening, acknowledges the messages being stored, closes all connections without publishing their wills. */
   close(): Promise<void>;
 }
 
 const max_connections = 10_000;
 const recheck_ms = 2000;
-const flush_ms = 50;
 
 /** Starts a broker that does not listen yet, and the loop that rechecks permissions. */
 export async function startBroker(options: Options): Promise<Broker> {
@@ -214,9 +213,8 @@ export async function startBroker(options: Options): Promise<Broker> {
     async close() {
       stopped.abort();
       for (const server of servers) server.close();
-      for (const session of sessions) session.revoked = true;
-      await Promise.all([...sessions].map(({ publishQueue }) => publishQueue));
-      await sleep(flush_ms);
+      for (const { input, stream } of sessions) input === undefined ? stream.destroy() : input.leave();
+      await Promise.all([...sessions].map(({ ended }) => ended));
       for (const stream of streams) stream.destroy();
       await brokers.close();
       await Promise.all([...sessions].map(({ left }) => left));

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
 import { encodeConnect, encodePacket, encodeString, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
@@ -105,4 +106,34 @@ it('closes a connection whose retained message is not stored, though a session w
   await reader.subscribe('seen/+');
   expect((await reader.received(1)).map(({ topic }) => topic)).toEqual(['seen/last']);
   await reader.end();
+});
+
+it('acknowledges what is being stored when it stops, and takes nothing more', async () => {
+  let store: () => void = () => undefined;
+  let isStoring = false;
+  const stored = new Promise<void>((resolve) => {
+    store = resolve;
+  });
+  const stopping = await startMqtt(({ record }) => ({
+    async record(job) {
+      isStoring = true;
+      await stored;
+      await record(job);
+    },
+  }));
+  const device = await (await stopping.account('acme')).device();
+  const raw = await stopping.raw();
+  raw.socket.write(encodeConnect({ username: device.username, clientId: 'sends on' }));
+  await raw.bytes(4);
+  raw.socket.write(encodePublish(`${device.id}/streams`, 1, 1));
+  await waitUntil(() => isStoring);
+  const closed = stopping.broker.close();
+  await new Promise((resolve) => raw.socket.write(encodePublish(`${device.id}/streams`, 1, 2), resolve));
+  for (let turns = 0; turns < 100; turns++) await nextTurn();
+  store();
+  await closed;
+  await raw.closed;
+  expect(raw.received().subarray(4)).toEqual(encodePacket(0x40, id(1)));
+  expect(await stopping.stored(device.id)).toHaveLength(1);
+  await stopping.stop();
 });

@@ -359,6 +359,31 @@ describe('a client that leaves at once', () => {
     for (const one of [watcher, late]) await one.end();
   });
 
+  it('by a reset before its login is checked is heard', async () => {
+    const { id, username } = await (await mqtt.account('leaving')).device();
+    const watcher = await mqtt.connect(username);
+    await watcher.subscribe(`${id}/streams`);
+    const raw = await mqtt.raw();
+    const packets = ([0, 1, 2] as const).map((qos) => publish(`${id}/streams`, qos, qos));
+    const connect = encodeConnect({ username, clientId: id, clean: false });
+    raw.socket.write(Buffer.concat([connect, ...packets]), () => raw.socket.resetAndDestroy());
+    expect((await watcher.received(3)).map(({ text }) => JSON.parse(text).data.n).sort()).toEqual([0, 1, 2]);
+    expect(await mqtt.stored(id)).toEqual([{ n: 0 }, { n: 1 }, { n: 2 }]);
+    await watcher.end();
+    await waitUntil(() => mqtt.connections() === 0);
+  });
+
+  it('is heard to the end, though it sends more at once than is read before its login is checked', async () => {
+    const { id, username } = await (await mqtt.account('leaving')).device(['many/#']);
+    const raw = await mqtt.raw();
+    const topics = Array.from({ length: 9000 }, (_, n) => `many/${n}`);
+    const packets = topics.map((topic) => encodePacket(0x31, encodeString(topic), Buffer.from('x')));
+    raw.socket.end(Buffer.concat([encodeConnect({ username, clientId: id }), ...packets]));
+    await raw.closed;
+    const retained = mqtt.service.db.collection('mqtt_retained');
+    expect(await retained.countDocuments({ _id: /^leaving many\// as never })).toBe(9000);
+  });
+
   it('and is refused has its messages counted', async () => {
     const { id, username } = await acme.device();
     const before = refused('not_allowed');

@@ -57,12 +57,13 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     const login = refusal === undefined ? await attemptLogin(options, loginQueue, connection) : { refusal };
     input.gone.throwIfAborted();
     if ('refusal' in login) return login;
-    if (options.stopped.aborted) throw new Error('closed');
-    const session = openSession(options, { ...connection, login, checked });
     try {
       await options.waitUntilJoined();
-      const broker = await options.brokers.of(login.account);
-      const refusal = await broker.admit(session, request);
+      if (options.stopped.aborted) return { refusal: 'unavailable' };
+      const session = openSession(options, { ...connection, login, checked, admitted: () => admitted });
+      const enter = async () => (await options.brokers.of(login.account)).admit(session, request);
+      const admitted = awaitLater(enter());
+      const refusal = await admitted;
       if (refusal !== undefined) return { refusal, ...session.names };
       options.connections.add(session, ip, options.clock() / 1000);
       return undefined;
@@ -127,14 +128,20 @@ async function attemptLogin(
 interface NewSession extends NewConnection {
   login: LoggedIn;
   checked: number;
+  /** Settles when the broker serves the session, or does not. */
+  admitted(): Promise<unknown>;
 }
 
 function openSession(
   { db, sessions, metrics, authorizer, warn }: Options,
-  { stream, ip, request: { packet }, login, checked }: NewSession,
+  { stream, ip, request: { packet }, login, checked, admitted }: NewSession,
 ): Session {
   const connection = randomUUID();
-  const ended = awaitLater(waitForEnd(stream, () => session.conn));
+  const connOf = async () => {
+    await admitted().catch(() => undefined);
+    return session.input?.conn;
+  };
+  const ended = awaitLater(waitForEnd(stream, connOf));
   const session: Session = {
     ...login,
     names: describeConnect(packet, { ...describeOwner(login), ip }),
@@ -142,7 +149,7 @@ function openSession(
     hasClientId: packet.clientId !== '',
     connection,
     stream,
-    conn: undefined,
+    input: undefined,
     checked,
     ended,
     left: awaitLater(leave().catch((error: unknown) => warn('MQTT session could not be closed', { err: error }))),

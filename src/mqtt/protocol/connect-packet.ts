@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { generate, type IConnectPacket, type Packet, parser } from 'mqtt-packet';
-import { createPacketSplitter } from './packet-limits.js';
+import { closeGently, createPacketSplitter } from './packet-limits.js';
 import { findProtocolError, readProtocolVersion } from './packet-validation.js';
 import { holdInput, type PendingInput } from './pending-input.js';
 
@@ -129,13 +129,9 @@ export const refusals = {
 } as const;
 export type Refusal = keyof typeof refusals;
 
-const linger_ms = 1000;
-
 /** Sends a CONNACK with the reason and closes the connection. */
 export function refuseConnection(stream: Duplex, refusal: Refusal, protocol_level: number): void {
   // the CONNACK of MQTT 5 has another layout: reason 0x84, unsupported protocol version
   const unsupported = Buffer.from([0x20, 3, 0, 0x84, 0]);
-  stream.end(protocol_level === 5 ? unsupported : Buffer.from([0x20, 2, 0, refusals[refusal]]));
-  stream.resume();
-  setTimeout(() => stream.destroy(), linger_ms).unref();
+  closeGently(stream, protocol_level === 5 ? unsupported : Buffer.from([0x20, 2, 0, refusals[refusal]]));
 }

@@ -10,6 +10,15 @@ const DISCONNECT = 14;
 /** One byte of type and flags, and up to four of the length (MQTT 3.1.1 §2.2.3). */
 const max_header_bytes = 5;
 
+const linger_ms = 1000;
+
+/** Sends what was written and closes a stream; reads on, because unread bytes would reset the connection. */
+export function closeGently(stream: Duplex, last_bytes?: Buffer): void {
+  stream.end(last_bytes);
+  stream.resume();
+  setTimeout(() => stream.destroy(), linger_ms).unref();
+}
+
 export type FrameError = 'too_large' | 'malformed';
 
 /** The packets that a chunk completes; after an error there are no more. */
@@ -78,11 +87,18 @@ interface PacketFilter {
   onError: (error: string) => void;
 }
 
+/** A stream as aedes reads it. */
+export interface LimitedStream {
+  conn: Duplex;
+  /** Reads no more, and ends the connection once the messages so far are acknowledged. */
+  leave(): void;
+}
+
 /**
  * Wraps a stream for aedes, which gets only whole packets that pass the checks it does not make itself. The first packet
  * that fails one closes the connection. aedes learns that a client leaves when the messages before are handled.
  */
-export function limitPackets(stream: Duplex, { received, level, bytes, onError }: PacketFilter): Duplex {
+export function limitPackets(stream: Duplex, { received, level, bytes, onError }: PacketFilter): LimitedStream {
   let isWanted = false;
   let isFinishing = false;
   let reserved_bytes = 0;
@@ -91,8 +107,13 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
   };
   bytes.onRoom(readOn);
   const split = createPacketSplitter();
+  let onFlushed: () => void = () => undefined;
   // it is no error that a client has left
-  const send = (bytes: Buffer, done: () => void) => void stream.write(bytes, () => done());
+  const send = (bytes: Buffer, done: () => void) =>
+    void stream.write(bytes, () => {
+      done();
+      if (inner.writableLength === 0) onFlushed();
+    });
   const inner = new Duplex({
     read() {
       isWanted = true;
@@ -110,16 +131,25 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
     },
     destroy(error, done) {
       bytes.close();
-      stream.destroy();
+      stream.off('data', receive);
+      if (error === null) closeGently(stream);
+      else stream.destroy();
       done(error);
     },
   });
 
-  /** Ends the connection once the messages so far are stored and handed to the subscribers. */
+  /** Ends the connection once the messages so far are stored, handed to the subscribers and acknowledged. */
   function finish(end: () => void): void {
     if (isFinishing) return;
     isFinishing = true;
-    bytes.whenIdle(end);
+    bytes.whenIdle(() => {
+      if (inner.writableLength === 0) return end();
+      const timer = setTimeout(end, linger_ms).unref();
+      onFlushed = () => {
+        clearTimeout(timer);
+        end();
+      };
+    });
   }
 
   const leave = () => finish(() => inner.push(null));
@@ -162,7 +192,7 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
     reserved_bytes -= reserved;
     reserve(chunk.length - reserved, () => {
       const missing = forward(chunk);
-      if (stream.readableEnded) leave();
+      if (stream.readableEnded || stream.destroyed) leave();
       // connections that each wait for the rest of a packet would wait for each other
       reserve(missing - reserved_bytes, () => {
         if (!isWanted || !bytes.hasRoom()) stream.pause();
@@ -174,7 +204,7 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
 
   stream.on('data', receive).on('end', leave).on('close', leave);
   receive(received);
-  return inner;
+  return { conn: inner, leave };
 }
 
 /** PUBREL, SUBSCRIBE and UNSUBSCRIBE, whose DUP flag exists in MQTT 3.1 and is reserved in 3.1.1. */

@@ -96,21 +96,10 @@ function checkConnect(reader: Reader): void {
   reader.end();
 }
 
-/** Reads the fields of a packet in order. Every method throws ProtocolError where the packet ends too early. */
-interface Reader {
-  byte(): number;
-  skip(bytes: number): void;
-  /** @throws ProtocolError for ill-formed UTF-8 and NUL (MQTT 3.1.1 §1.5.3) */
-  string(): string;
-  binary(): Buffer;
-  /** @throws ProtocolError for 0 (MQTT 3.1.1 §2.3.1) */
-  packetId(): void;
-  isAtEnd(): boolean;
-  /** @throws ProtocolError unless everything was read */
-  end(): void;
-}
+type Reader = ReturnType<typeof createReader>;
 
-function createReader(packet: Buffer): Reader {
+/** Reads the fields of a packet in order. Every method throws ProtocolError where the packet ends too early. */
+function createReader(packet: Buffer) {
   let at = headerSize(packet);
 
   function take(bytes: number): Buffer {
@@ -123,21 +112,22 @@ function createReader(packet: Buffer): Reader {
   const binary = () => take(number());
   return {
     byte: () => take(1).readUInt8(0),
-    skip(bytes) {
-      take(bytes);
-    },
+    skip: (bytes: number) => void take(bytes),
     binary,
-    string() {
+    /** @throws ProtocolError for ill-formed UTF-8 and NUL (MQTT 3.1.1 §1.5.3) */
+    string(): string {
       const bytes = binary();
       if (!isUtf8(bytes)) throw new ProtocolError('ill-formed UTF-8');
       if (bytes.includes(0)) throw new ProtocolError('NUL in a string');
       return bytes.toString();
     },
-    packetId() {
+    /** @throws ProtocolError for 0 (MQTT 3.1.1 §2.3.1) */
+    packetId(): void {
       if (number() === 0) throw new ProtocolError('packet id 0');
     },
     isAtEnd: () => at === packet.length,
-    end() {
+    /** @throws ProtocolError unless everything was read */
+    end(): void {
       if (at !== packet.length) throw new ProtocolError('packet too long');
     },
   };

@@ -1,5 +1,8 @@
 import type { Duplex } from 'node:stream';
-import { findPublishes, packet_limit_bytes } from './packet-limits.js';
+import { findPublishes } from './packet-limits.js';
+
+/** Of what comes before the login no more is read: aedes handles all of it at once. */
+const max_pending_bytes = 64 * 1024;
 
 /** The bytes of a connection that waits for its login. */
 export interface PendingInput {
@@ -23,24 +26,25 @@ export function holdInput(
   let pending_bytes = 0;
 
   const onGone = () => gone.abort(new Error('closed'));
-  const onEnd = () => {
+  const onLeft = () => {
     if (findPublishes(Buffer.concat(chunks)).length === 0) onGone();
   };
 
   function receive(chunk: Buffer): void {
     pending_bytes += chunk.length;
     chunks.push(chunk);
-    if (!reserve(chunk.length)) stream.destroy();
-    else if (pending_bytes >= packet_limit_bytes) stream.pause();
+    if (!reserve(chunk.length)) {
+      onGone();
+      stream.destroy();
+    } else if (pending_bytes >= max_pending_bytes) stream.pause();
   }
 
-  if (stream.destroyed) onGone();
-  else if (stream.readableEnded) onEnd();
-  stream.on('data', receive).on('end', onEnd).on('close', onGone);
+  if (stream.destroyed || stream.readableEnded) onLeft();
+  stream.on('data', receive).on('end', onLeft).on('close', onLeft);
   return {
     gone: gone.signal,
     release() {
-      stream.off('data', receive).off('end', onEnd).off('close', onGone);
+      stream.off('data', receive).off('end', onLeft).off('close', onLeft);
       stream.pause();
       return Buffer.concat(chunks);
     },

@@ -34,7 +34,7 @@ export interface InputMemory {
   add(bytes: number): Promise<void> | undefined;
   /** Notes a PUBLISH that goes to the broker. */
   begin(bytes: number): void;
-  /** Calls back when no PUBLISH is with the broker. */
+  /** Calls back once no PUBLISH is with the broker. */
   whenIdle(callback: () => void): void;
   /** The oldest PUBLISH was handed to the subscribers. */
   finishOldest(): void;
@@ -91,6 +91,13 @@ export function countInput(shares: Shares, connection: Connection): InputMemory 
     if (isFull && hasRoom()) readOn();
   }
 
+  function callIfIdle(): void {
+    if (publishes.length > 0) return;
+    const callback = onIdle;
+    onIdle = () => undefined;
+    callback();
+  }
+
   return {
     onRoom(callback) {
       readOn = callback;
@@ -106,11 +113,11 @@ export function countInput(shares: Shares, connection: Connection): InputMemory 
     begin: (bytes) => void publishes.push(bytes),
     whenIdle(callback) {
       onIdle = callback;
-      if (publishes.length === 0) onIdle();
+      callIfIdle();
     },
     finishOldest() {
       finish(publishes.shift() ?? 0);
-      if (publishes.length === 0) onIdle();
+      callIfIdle();
     },
     finish,
     close() {

@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DesiredMessage } from '../../device-state/store.js';
 import type { LoginNames } from '../login/login-names.js';
 import type { TopicPermissions } from '../login/permissions.js';
+import type { LimitedStream } from '../protocol/packet-limits.js';
 import type { TopicLevels } from '../protocol/topics.js';
 import type { InputMemory } from './message-memory.js';
 import type { ReceivedPackets } from './received-packets.js';
@@ -45,8 +46,8 @@ export interface Session {
   /** Names the connection. */
   readonly connection: string;
   readonly stream: Duplex;
-  /** Stream that the broker reads instead: it closes after the stream, once what the client has sent is handled. */
-  conn: Duplex | undefined;
+  /** The stream as the broker reads it, which closes after it, once what the client has sent is handled. */
+  input: LimitedStream | undefined;
   /** Resolves when the broker has finished with the connection. */
   readonly ended: Promise<void>;
   /** Resolves when the state that outlasts the connection is stored, too. */
@@ -85,10 +86,10 @@ export interface Session {
 }
 
 /** Resolves when a stream and what the broker reads instead have closed, and aedes has handled the events. */
-export async function waitForEnd(stream: Duplex, connOf: () => Duplex | undefined): Promise<void> {
+export async function waitForEnd(stream: Duplex, connOf: () => Promise<Duplex | undefined>): Promise<void> {
   const waitForClose = async (open: Duplex) => open.closed || new Promise((resolve) => open.once('close', resolve));
   await waitForClose(stream);
-  const conn = connOf();
+  const conn = await connOf();
   if (conn !== undefined) await waitForClose(conn);
   for (let turns = 0; turns < 3; turns++) await nextTurn();
 }

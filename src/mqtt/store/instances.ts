@@ -27,10 +27,8 @@ const instancesIn = (db: Database) => db.collection<StoredInstance>('mqtt_instan
 /** Registers a process. */
 export async function joinBrokers(db: Database, instance: Pick<SeenInstance, '_id' | 'place' | 'pid'>): Promise<void> {
   const { _id, ...fields } = instance;
-  const set = { ...fields, seen_at: '$$NOW', knows: [], ping: 0, answers: {} };
-  await instancesIn(db).updateOne({ _id }, [{ $set: { ...set, knows: { $literal: [] }, answers: { $literal: {} } } }], {
-    upsert: true,
-  });
+  const set = { ...fields, seen_at: '$$NOW', knows: { $literal: [] }, ping: 0, answers: { $literal: {} } };
+  await instancesIn(db).updateOne({ _id }, [{ $set: set }], { upsert: true });
 }
 
 /** Gives a sign of life. @returns false if others have declared the instance dead */
