@@ -20,28 +20,18 @@ export const deviceProjection = {
 
 /** Finds devices by their internal ids, without a cache; those that are gone are left out. */
 export async function findDevices(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, WatchedDevice>> {
-  const watched = await findWatched(db, { _id: { $in: [...ids] } });
-  return new Map(watched.map((each) => [keyOfId(each._id), each]));
-}
-
-/** Finds devices of an account by their identifiers, without a cache. */
-export function findNamedDevices(db: Database, account: string, ids: readonly string[]): Promise<WatchedDevice[]> {
-  return findWatched(db, { account, id_developer: { $in: ids } });
-}
-
-async function findWatched(db: Database, filter: object): Promise<WatchedDevice[]> {
-  const devices = db.collection<StoredDevice>(device.plural);
   const options = { projection: deviceProjection, maxTimeMS: read_limit_ms };
-  return toWatched(db, await devices.find(filter, options).toArray());
+  const stored = await db
+    .collection<StoredDevice>(device.plural)
+    .find({ _id: { $in: [...ids] } }, options)
+    .toArray();
+  return new Map((await toWatched(db, stored)).map((each) => [keyOfId(each._id), each]));
 }
 
 /** Finds out which stored devices have only enabled objects above them. */
 export async function toWatched(db: Database, stored: readonly StoredObject[]): Promise<WatchedDevice[]> {
   const devices = stored as readonly StoredDevice[];
-  const areEnabled = await findEnabled(
-    db,
-    devices.map(({ ancestors = [] }) => ancestors),
-  );
+  const areEnabled = await findEnabled(db, devices);
   return devices.map(
     ({ _id, account, id_developer, id_model, ancestors = [], enabled, created_at, stream_revision }, index) => ({
       ...{ _id, account, id_developer, id_model, ancestors, created_at, stream_revision },

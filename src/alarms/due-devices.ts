@@ -41,10 +41,8 @@ export async function scheduleNextDue(db: Database, devices: readonly WatchedDev
 export async function settleDueDevices(deps: ReviewDeps, due: readonly DueDevice[], now: number): Promise<void> {
   const { db } = deps.store;
   const dueTimes = new Map(due.map(({ _id, due_at }) => [keyOfId(_id), due_at]));
-  const devices = await findDevices(
-    db,
-    due.map(({ _id }) => _id),
-  );
+  const ids = due.map(({ _id }) => _id);
+  const devices = await findDevices(db, ids);
   const rules = await deps.loadRules(due[0]?.account ?? '');
   await settleDevices(deps, [...devices.values()], {
     rulesOf: (each) => rules.covering(each).rules,

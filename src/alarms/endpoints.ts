@@ -1,7 +1,7 @@
 import { createSelection, toBulkAnswer } from '../http/bulk-endpoints.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { countEndpoint } from '../http/count-endpoint.js';
-import { readList } from '../http/list-request.js';
+import { createListing } from '../http/list-request.js';
 import { resourceEndpoints } from '../http/resource-endpoints.js';
 import { listResources } from '../objects/lists.js';
 import { assertExists } from '../objects/resources.js';
@@ -9,7 +9,6 @@ import { alarmId } from '../resources/alarm.js';
 import { alarm, alarmrule, device } from '../resources/index.js';
 import { text } from '../schema/fields/text.js';
 import { withDocumentation } from '../schema/fields.js';
-import { createListParser, listQueryOf } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
@@ -50,37 +49,33 @@ function ruleEndpoints({ forget }: RuleSets): Endpoint[] {
 }
 
 function listEndpoints(): Endpoint[] {
-  const query = listQueryOf(alarm);
-  const parse = createListParser(alarm, { params: query, direction: -1 });
-  const list = {
-    ...shared,
-    method: 'get',
-    scope: 'read',
-    isCostly: true,
-    query,
-    result: { kind: 'list', type: alarm },
-  } as const;
+  const newestFirst = { direction: -1 } as const;
   return [
     {
-      ...list,
+      ...shared,
       operationId: 'listAlarms',
       path: '/alarms/',
       summary: 'List alarms, newest first',
-      handle: (ctx) => readList(ctx, parse, (_ctx, request) => listResources(ctx, alarm, request)),
+      scope: 'read',
+      ...createListing(alarm, undefined, newestFirst),
     },
     {
-      ...list,
+      ...shared,
       operationId: 'listAlarmsOfDevice',
       path: '/devices/{device_id_developer}/alarms/',
       pathParameters: { device_id_developer: describeIdentifier(device) },
       summary: 'List the alarms of a device, newest first',
-      handle: (ctx) =>
-        readList(ctx, parse, async (_ctx, request) => {
+      scope: 'read',
+      ...createListing(
+        alarm,
+        async (ctx, request) => {
           const device_id = ctx.path.device_id_developer ?? '';
           // alarms outlive their device
           await assertExists(ctx, device, device_id);
           return listResources(ctx, alarm, request, { device: device_id });
-        }),
+        },
+        newestFirst,
+      ),
     },
   ];
 }

@@ -127,16 +127,12 @@ async function planChanges(
   marked: readonly Watched[],
   { now, stream_revision }: Moment,
 ): Promise<readonly (() => Promise<void>)[]> {
-  const records = await findRecords(
-    deps.store.db,
-    marked.map(({ device }) => device._id),
-  );
+  const devices = marked.map(({ device }) => device);
+  const ids = devices.map(({ _id }) => _id);
+  const records = await findRecords(deps.store.db, ids);
   const changing: (() => Promise<void>)[] = [];
   const unmet: Id[] = [];
-  const isMember = createMemberLookup(
-    deps,
-    marked.map(({ device }) => device),
-  );
+  const isMember = createMemberLookup(deps, devices);
   const takeTurns = createTurns();
   for (const { device, coverage, steps, isMeeting } of marked) {
     await takeTurns();

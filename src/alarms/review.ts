@@ -23,10 +23,8 @@ export async function updateRecords(
   work: (record: AlarmRecord, rule: Rule, device: WatchedDevice) => Promise<unknown>,
 ): Promise<void> {
   if (records.length === 0) return;
-  const devices = await findDevices(
-    deps.store.db,
-    records.map(({ parent }) => parent),
-  );
+  const ids = records.map(({ parent }) => parent);
+  const devices = await findDevices(deps.store.db, ids);
   const isMember = createMemberLookup(deps, devices.values());
   await runInParallel(records, batch_size, async (record) => {
     const rule = rules.byKey.get(keyOfId(record.rule_id));

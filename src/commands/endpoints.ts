@@ -1,6 +1,6 @@
 import { createSelection, toBulkAnswer } from '../http/bulk-endpoints.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
-import { readList } from '../http/list-request.js';
+import { createListing } from '../http/list-request.js';
 import type { SendFeed } from '../http/live/send-feed.js';
 import type { Tail } from '../http/live/tail.js';
 import { applyToMatches } from '../objects/bulk/apply-to-matches.js';
@@ -10,7 +10,7 @@ import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { commandId } from '../resources/command.js';
 import { command, device } from '../resources/index.js';
 import type { Schema } from '../schema/fields.js';
-import { createListParser, type ListRequest, listQueryOf } from '../schema/list-parameters.js';
+import type { ListRequest } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
@@ -113,16 +113,13 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
     {
       ...shared,
       operationId: 'listCommands',
-      method: 'get',
       summary: 'List the commands of a device, newest first',
       description:
         'To a key of scope `device`, `status=queued` gives the queued commands, oldest first, which are `sent` from then on.',
       scope: 'read',
       isForDevices: true,
-      isCostly: true,
-      query: parameters,
-      result: { kind: 'list', type: command },
-      handle: (ctx) => readList(ctx, parseList, (_ctx, request) => list(ctx, request)),
+      // newest first unless the request sorts
+      ...createListing(command, list, { direction: -1 }),
     },
     {
       ...shared,
@@ -190,6 +187,3 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
 }
 
 const matching = createSelection(device);
-const parameters = listQueryOf(command);
-/** Lists newest first unless the request sorts. */
-const parseList = createListParser(command, { params: parameters, direction: -1 });

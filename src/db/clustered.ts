@@ -103,10 +103,8 @@ function unite(collection: string, pipelines: readonly mongo.Document[][]): mong
   const [first = [], ...others] = pipelines;
   if (pipelines.length <= max_ranges)
     return [...first, ...others.map((pipeline) => ({ $unionWith: { coll: collection, pipeline } }))];
-  return unite(
-    collection,
-    [...splitIntoBatches(pipelines, max_ranges)].map((batch) => unite(collection, batch)),
-  );
+  const united = [...splitIntoBatches(pipelines, max_ranges)].map((batch) => unite(collection, batch));
+  return unite(collection, united);
 }
 
 /** Finds the ranges that hold a document, each with another `parent`. */

@@ -32,11 +32,9 @@ export async function insertIntoFreeSlot<Inserted>(
     const others = await collection.find(filter, { projection: { slot: 1 }, maxTimeMS: read_limit_ms }).toArray();
     const slot = chooseSlot(new Set(others.map((other) => other.slot)), max);
     if (slot === undefined) throw describeFull(described, max);
+    const ids = others.map(({ _id }) => _id);
     try {
-      return await insert(
-        slot,
-        others.map(({ _id }) => _id),
-      );
+      return await insert(slot, ids);
     } catch (error) {
       const { keyPattern = {} } = error as { keyPattern?: object };
       if (!isDuplicate(error) || !Object.hasOwn(keyPattern, 'slot')) throw error;

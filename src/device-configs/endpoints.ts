@@ -70,7 +70,6 @@ export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
     {
       ...shared,
       operationId: 'listDeviceConfigs',
-      method: 'get',
       path: all,
       summary: 'List the configuration files of a device',
       scope: 'read',

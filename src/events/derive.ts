@@ -132,10 +132,8 @@ export async function deriveEvents(
 async function loadUpdated(subjects: Subjects, changes: readonly LoggedChange[]): Promise<void> {
   for (const plural of updatedCollections) {
     const updates = changes.filter(({ operationType, ns }) => operationType === 'update' && ns.coll === plural);
-    await subjects.load(
-      plural,
-      updates.map(({ documentKey }) => documentKey._id),
-    );
+    const ids = updates.map(({ documentKey }) => documentKey._id);
+    await subjects.load(plural, ids);
   }
 }
 

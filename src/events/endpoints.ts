@@ -1,11 +1,11 @@
 import type { Endpoint } from '../http/context.js';
-import { readList } from '../http/list-request.js';
+import { createListing } from '../http/list-request.js';
 import { listResources } from '../objects/lists.js';
 import { eventIdPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import { textMatching } from '../schema/fields/text.js';
-import { type FieldType, withDocumentation } from '../schema/fields.js';
-import { createListParser, listQueryOf, type ParseListQuery } from '../schema/list-parameters.js';
+import { withDocumentation } from '../schema/fields.js';
+import { type ListRequest, listQueryOf } from '../schema/list-parameters.js';
 
 const eventIdOrBeginning = textMatching(
   18,
@@ -16,49 +16,37 @@ const eventIdOrBeginning = textMatching(
 
 /** Lists of events: newest first, in order of their ids only. */
 const { sort: _sort, ...listed } = Object.fromEntries(listQueryOf(event));
-const parameters = new Map<string, FieldType>([
-  ...Object.entries(listed),
-  [
-    'after',
-    withDocumentation(eventIdOrBeginning, {
-      about: 'Only events after this one, oldest first; 0: all.',
-      example: '69214e6f0000000100',
-    }),
-  ],
-]);
+const after = withDocumentation(eventIdOrBeginning, {
+  about: 'Only events after this one, oldest first; 0: all.',
+  example: '69214e6f0000000100',
+});
 
 /** Creates the endpoint that lists the event log (reference/events.md#list). */
 export function eventEndpoints(): Endpoint[] {
   return [
     {
       operationId: 'listEvents',
-      method: 'get',
       path: '/events/',
       tag: 'events',
       summary: 'List the events of the account, newest first',
       description: 'With `after` only events after that one are listed, oldest first: read on from the last `id`.',
       scope: 'read',
-      isCostly: true,
-      query: parameters,
-      result: { kind: 'list', type: event },
-      handle: (ctx) => readList(ctx, parseEventQuery, (_ctx, request) => listResources(ctx, event, request)),
+      ...createListing(event, (ctx, request) => listResources(ctx, event, continueAfter(request)), {
+        params: new Map(Object.entries(listed)),
+        extra: { after },
+        isAfterId: true,
+        direction: -1,
+        check: (values, faults) => {
+          if (values.after !== undefined && values.order === -1) faults.order = 'must be 1 with after';
+        },
+      }),
     },
   ];
 }
 
-const parseList = createListParser(event, {
-  params: parameters,
-  isAfterId: true,
-  direction: -1,
-  check: (values, faults) => {
-    if (values.after !== undefined && values.order === -1) faults.order = 'must be 1 with after';
-  },
-});
-
-/** @throws AppError badParameter (4004) */
-const parseEventQuery: ParseListQuery = (query, now, accepted) => {
-  const request = parseList(query, now, accepted);
+/** Lists the events after one of them, oldest first. */
+function continueAfter(request: ListRequest): ListRequest {
   const { filter, sort, params } = request;
   if (params.after === undefined) return request;
   return { ...request, filter: { ...filter, _id: { $gt: params.after } }, sort: { ...sort, direction: 1 } };
-};
+}

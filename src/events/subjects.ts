@@ -74,19 +74,15 @@ export function createSubjects(db: DatabaseAccess): Subjects {
     recall,
     place: remember,
     async findAncestors(subjects) {
-      await load(
-        device.plural,
-        subjects.flatMap((subject) => subject.device ?? []),
-      );
+      const devices = subjects.flatMap((subject) => subject.device ?? []);
+      await load(device.plural, devices);
       const chains = subjects.map(({ ancestors, device: _id }) => [
         ...(ancestors ?? (_id === undefined ? [] : (recall(_id)?.ancestors ?? []))),
       ]);
       // an object moves with what is above it, and only the highest one that moves is reported
       for (const [level, { plural }] of [...ancestorLevels.entries()].reverse()) {
-        await load(
-          plural,
-          chains.flatMap((chain) => chain[level] ?? []),
-        );
+        const ids = chains.flatMap((chain) => chain[level] ?? []);
+        await load(plural, ids);
         for (const chain of chains) {
           const parent = chain[level] && recall(chain[level]);
           if (parent?.ancestors !== undefined) chain.splice(0, level, ...parent.ancestors);

@@ -1,5 +1,4 @@
 import { checkLimit, issueKey, type Keyring, type NewKey, revokeKey } from '../objects/api-keys.js';
-import { listResources } from '../objects/lists.js';
 import { apiKeyId } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
@@ -51,10 +50,9 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
     {
       ...shared,
       operationId: 'listApiKeys',
-      method: 'get',
       path: '/apikeys/',
       summary: 'List the API keys that are not revoked',
-      ...createListing(apikey, (ctx, request) => listResources(ctx, apikey, request)),
+      ...createListing(apikey),
     },
     {
       ...shared,

@@ -2,7 +2,7 @@ import { protectedBy } from '../db/indexes.js';
 import { isPlaced } from '../db/reach.js';
 import { removeTree } from '../objects/cascade-delete.js';
 import { countTree } from '../objects/count-tree.js';
-import { listChildren, listResources } from '../objects/lists.js';
+import { listChildren } from '../objects/lists.js';
 import type { Bson } from '../objects/page.js';
 import { createResource, showResource, updateResource } from '../objects/resources.js';
 import { resources } from '../resources/index.js';
@@ -89,13 +89,12 @@ function readEndpoints(resource: Resource, hooks: ResourceHooks): Endpoint[] {
   return [
     {
       operationId: `list${title}s`,
-      method: 'get',
       path: `/${plural}/`,
       tag: plural,
       summary: `List ${plural}`,
       scope,
       ...access,
-      ...createListing(resource, (ctx, request) => listResources(ctx, resource, request)),
+      ...createListing(resource),
     },
     {
       operationId: `get${title}`,
@@ -196,7 +195,6 @@ function childEndpoints(parent: Resource, child: Resource): Endpoint[] {
   return [
     {
       operationId: `list${child.title}sOf${parent.title}`,
-      method: 'get',
       path: collectionPath,
       pathParameters: pathParametersOf(parent),
       tag: parent.plural,

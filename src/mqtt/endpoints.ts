@@ -1,6 +1,6 @@
 import type { Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
-import { listChildren, listResources } from '../objects/lists.js';
+import { listChildren } from '../objects/lists.js';
 import { connection, device, mqttcredentials, topic } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { text } from '../schema/fields/text.js';
@@ -33,10 +33,9 @@ function connectionEndpoints(): Endpoint[] {
     {
       ...shared,
       operationId: 'listConnections',
-      method: 'get',
       path: '/mqtt/connections/',
       summary: 'List the clients that are connected to the broker',
-      ...createListing(connection, (ctx, request) => listResources(ctx, connection, request)),
+      ...createListing(connection),
     },
     {
       ...shared,
@@ -140,7 +139,6 @@ function topicEndpoints(): Endpoint[] {
       ...common,
       operationId: 'listTopics',
       scope: 'read',
-      method: 'get',
       path: `${devicePath}topics/`,
       summary: 'List the topic filters of a device',
       ...createListing(topic, (ctx, request) =>

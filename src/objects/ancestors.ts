@@ -64,7 +64,8 @@ export function createEnabledCache({ loader, hierarchy }: Store, clock: () => nu
 }
 
 /** Finds out which objects have only enabled ones above them, without a cache: one query for each level. */
-export async function findEnabled(db: Database, chains: readonly (readonly Id[])[]): Promise<boolean[]> {
+export async function findEnabled(db: Database, objects: readonly { ancestors?: readonly Id[] }[]): Promise<boolean[]> {
+  const chains = objects.map(({ ancestors = [] }) => ancestors);
   const enabled = new Set<string>();
   await Promise.all(
     ancestorLevels.map(async ({ plural }, level) => {

@@ -56,7 +56,8 @@ function readBytes(bson: Bson, key: string): string | undefined {
 }
 
 /** Has all instances look up the last streams of devices again. */
-export async function replaceRevisions(db: Database, devices: readonly Id[]): Promise<void> {
+export async function replaceRevisions(db: Database, devices: readonly { _id: Id }[]): Promise<void> {
+  const _id = { $in: devices.map((each) => each._id) };
   const change = { $set: { stream_revision: db.newId() } };
-  await retryOnce(() => db.collection(device.plural).updateMany({ _id: { $in: devices } }, change));
+  await retryOnce(() => db.collection(device.plural).updateMany({ _id }, change));
 }

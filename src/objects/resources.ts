@@ -181,33 +181,22 @@ export function updateResource(
   return withClaims(ctx, resource, input.values, write, { id_developer: id });
 }
 
-async function applyUpdate(ctx: OperationContext, resource: Resource, id: string, input: UpdateInput): Promise<Bson> {
-  assertChangeable(ctx, resource);
-  const { values, acceptedVersions } = input;
-  if (Object.keys(values).some((field) => resource.readModifyWrite.has(field))) {
-    return readModifyWrite(ctx, resource, id, input);
-  }
-  const versions = acceptedVersions === undefined ? {} : { version: { $in: acceptedVersions } };
-  const change = resource.toStored(values, { now: ctx.now });
-  const changed = await writeChange(ctx, resource, id, { ...change, precondition: versions });
-  if (changed !== undefined) return changed;
-  const { version } = toPlainJson(await showResource(ctx, resource, id));
-  throwIfAny('invalid', await findNameFault(ctx, resource, values, id));
-  throw createConflict(resource, acceptedVersions, Number(version));
-}
-
 const max_attempts = 20;
 
 /**
- * Optimistic locking: reads, computes, and writes if the object is unchanged, until that succeeds. Changes of one object by
- * this process take turns, so that only those of others are in their way.
+ * Writes on condition of the version where the values do not depend on the stored object. Else, and to explain why that failed,
+ * it reads, computes, and writes if the object is unchanged, until that succeeds. Changes of one object by this process take
+ * turns, so that only those of others are in their way.
  */
-async function readModifyWrite(
-  ctx: OperationContext,
-  resource: Resource,
-  id: string,
-  input: UpdateInput,
-): Promise<Bson> {
+async function applyUpdate(ctx: OperationContext, resource: Resource, id: string, input: UpdateInput): Promise<Bson> {
+  assertChangeable(ctx, resource);
+  const { values, acceptedVersions } = input;
+  if (!Object.keys(values).some((field) => resource.readModifyWrite.has(field))) {
+    const precondition = acceptedVersions === undefined ? {} : { version: { $in: acceptedVersions } };
+    const change = { ...resource.toStored(values, { now: ctx.now }), precondition };
+    const changed = await writeChange(ctx, resource, id, change);
+    if (changed !== undefined) return changed;
+  }
   const turn = `${resource.plural} ${ctx.account} ${id}`;
   for (let attempt = 0; attempt < max_attempts; attempt++) {
     const tried = await ctx.store.changeMutex(turn, () => tryChange(ctx, resource, id, input));

@@ -122,22 +122,7 @@ export function isEquality(condition: unknown): boolean {
   return (operator === '$eq' || operator === '$all') && more.length === 0;
 }
 
-/** Combines conditions that must all hold. Those on one path are merged; a repeated operator moves to `$and`. */
-export function mergeConditions(parts: readonly Conditions[]): Record<string, unknown> {
-  const merged: Conditions = {};
-  const rest: Conditions[] = [];
-  for (const part of parts) {
-    for (const [path, operators] of Object.entries(part)) {
-      const present = merged[path];
-      if (present === undefined) merged[path] = { ...operators };
-      else if (Object.keys(operators).some((operator) => operator in present)) rest.push({ [path]: operators });
-      else Object.assign(present, operators);
-    }
-  }
-  return rest.length === 0 ? merged : { ...merged, $and: rest };
-}
-
-/** Joins complete filters that must all hold. The first condition on a path stays at the top, where indexes are chosen. */
+/** Joins filters that must all hold. The first condition on a path stays at the top, where indexes are chosen. */
 export function joinFilters(filters: readonly Readonly<Record<string, unknown>>[]): Record<string, unknown> {
   const joined: Record<string, unknown> = {};
   const rest: unknown[] = [];

@@ -3,7 +3,7 @@ import { type Columns, columnsOf } from './columns.js';
 import { integer } from './fields/number.js';
 import { choice, text } from './fields/text.js';
 import { type FieldType, type Values, withDocumentation } from './fields.js';
-import { type Conditions, mergeConditions } from './filters.js';
+import { joinFilters } from './filters.js';
 import { max_next_length, type Position, parsePosition } from './keyset.js';
 import {
   countPaths,
@@ -169,10 +169,8 @@ export function listQueryOf(listed: ListedType): ReadonlyMap<string, FieldType> 
   return new Map([...listParametersOf(listed), ...Object.entries(output)]);
 }
 
-/** Parses the query of a list. @param accepted the format that `Accept` prefers */
-export type ParseListQuery = (query: Query, now: number, accepted?: ListFormat) => ListRequest;
-
-interface ListParserOptions {
+/** Differences of a list from others. */
+export interface ListParserOptions {
   /** All parameters of the list; default: those of `listQueryOf`. */
   params?: ReadonlyMap<string, FieldType>;
   check?: (values: Values, faults: FieldErrors, query: Query) => void;
@@ -182,11 +180,14 @@ interface ListParserOptions {
   isAfterId?: true;
 }
 
-/** Creates a parser for the query of a list. It throws AppError badParameter (4004) with all faults. */
+/**
+ * Creates a parser for the query of a list. It throws AppError badParameter (4004) with all faults, and takes the format that
+ * `Accept` prefers.
+ */
 export function createListParser(
   listed: ListedType,
   { params = listQueryOf(listed), check, direction = 1, isAfterId }: ListParserOptions = {},
-): ParseListQuery {
+): (query: Query, now: number, accepted?: ListFormat) => ListRequest {
   const columns = params.has('format') ? columnsOf(listed) : undefined;
   const isPath = (param: string) => !params.has(param) && isPathParameter(listed.pathFilters, param);
   return (query, now, accepted = 'json') => {
@@ -279,10 +280,8 @@ export function createSelectionParser(
 
 /** Builds the database filter of validated list parameters; `now` in epoch seconds. */
 export function buildListFilter({ filters }: ListedType, values: Values, now: number): Record<string, unknown> {
-  const conditions: Conditions[] = filters
-    .filter(({ params }) => Object.keys(params).some((param) => values[param] !== undefined))
-    .map((filter) => filter.conditions(values, now));
-  return mergeConditions(conditions);
+  const wanted = filters.filter(({ params }) => Object.keys(params).some((param) => values[param] !== undefined));
+  return joinFilters(wanted.map((filter) => filter.conditions(values, now)));
 }
 
 /** The parameters that filter a list. */

@@ -84,7 +84,7 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
   }
   const isOfDevice = ({ limit }: RequestContext) => limit?.plural === device.plural;
   const summarized = (request: ListRequest) => ({ ...request, summarize: request.params._m !== undefined });
-  const listing = createListing(streamOfAccount, listStreams, metadata);
+  const listing = createListing(streamOfAccount, listStreams, { extra: metadata });
 
   return [
     {
@@ -107,14 +107,13 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
     {
       ...onDevice,
       operationId: 'listStreamsOfDevice',
-      method: 'get',
       summary: 'List the streams of a device',
       scope: 'read',
       ...createListing(
         stream,
         async (ctx, request) =>
           listResources(ctx, stream, summarized(request), await findDeviceStreams(ctx, idOf(ctx))),
-        metadata,
+        { extra: metadata },
       ),
       result: { kind: 'list', type: stream, metadata: metadataSchema },
     },
@@ -142,7 +141,6 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
     {
       ...shared,
       operationId: 'listStreams',
-      method: 'get',
       path: '/streams/',
       summary: 'List the streams of the account',
       description: 'Keys that are limited to something above devices have to name a device.',

@@ -335,9 +335,6 @@ async function rollBackOrphans(
     withdrawn.push(...stored.map(({ _id }) => _id));
   }
   await removeByKeys(db.collection('streams'), withdrawn);
-  await replaceRevisions(
-    db,
-    still.map(({ _id }) => _id),
-  );
+  await replaceRevisions(db, still);
   return orphans;
 }

@@ -65,12 +65,8 @@ export async function removeOldStreams(db: Database, days: number | undefined, n
       const kept = each.stream_retention_days ?? ofModels.get(each.id_model ?? '') ?? days;
       return kept === undefined ? [] : [{ device: each, range: buildOldRange(each, now - kept * day_s) }];
     });
-    const occupied = new Set(
-      await findOccupied(
-        streams,
-        ranges.map(({ range }) => range),
-      ),
-    );
+    const old = ranges.map(({ range }) => range);
+    const occupied = new Set(await findOccupied(streams, old));
     if (!(await rest())) return;
     for (const { device: sender, range } of ranges) {
       if (!occupied.has(range)) continue;

@@ -96,11 +96,10 @@ const max_ranges = 5000;
 
 /** Builds the stages that read the data streams of devices in a span. */
 function readSpan(account: string, devices: readonly DeviceRef[], span: Span): object[] {
-  if (devices.length <= max_ranges)
-    return readRanges(
-      stream.plural,
-      devices.map((device) => buildRange(account, device, span)),
-    );
+  if (devices.length <= max_ranges) {
+    const ranges = devices.map((device) => buildRange(account, device, span));
+    return readRanges(stream.plural, ranges);
+  }
   const parent = { $in: devices.map(({ _id }) => _id) };
   const at = { $gte: span.at_from, $lte: span.at_to };
   return [{ $match: { _id: buildBounds({ account }, 'device'), parent, '_id.at': at, _t: 'str' } }];
@@ -167,10 +166,8 @@ async function* readBatches(
       for (let next = first; next !== null; next = await cursor.next())
         yield [next, ...cursor.readBufferedDocuments()].map((row) => toEntry(row, request));
   } finally {
-    await closeAll(
-      parts.map(({ cursor }) => cursor),
-      signal,
-    );
+    const cursors = parts.map(({ cursor }) => cursor);
+    await closeAll(cursors, signal);
   }
 }
 

@@ -81,10 +81,8 @@ async function removePage(
     const chunk = await streams.find(filter, options).toArray();
     isFull = chunk.length === limit;
     count += chunk.length;
-    await removeByKeys(
-      streams,
-      chunk.map(({ _id }) => _id),
-    );
+    const keys = chunk.map(({ _id }) => _id);
+    await removeByKeys(streams, keys);
   }
   return count;
 }

@@ -127,10 +127,8 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
         if (tail === undefined) {
           // workers that start later read the log themselves
           const end = await findLastEventId(db);
-          await removeEndedRuns(
-            db,
-            (await findEnabledWebhooks(db)).map(({ run }) => run),
-          );
+          const runs = (await findEnabledWebhooks(db)).map(({ run }) => run);
+          await removeEndedRuns(db, runs);
           tail = end;
         }
         if (refreshDue()) await refresh();

@@ -2,7 +2,7 @@ import { AppError } from '../errors.js';
 import { findEvent } from '../events/store.js';
 import { createCloseSignal } from '../http/close-signal.js';
 import { type Endpoint, localsOf, type RequestContext } from '../http/context.js';
-import { readList } from '../http/list-request.js';
+import { createListing } from '../http/list-request.js';
 import { type ResourceHooks, resourceEndpoints } from '../http/resource-endpoints.js';
 import { createShares } from '../lib/shares.js';
 import { listChildren } from '../objects/lists.js';
@@ -12,7 +12,7 @@ import { delivery, webhook } from '../resources/index.js';
 import { isEventSelected } from '../resources/webhook.js';
 import { columnsOf } from '../schema/columns.js';
 import { type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
-import { createListParser, fieldsOf, format, max, paging } from '../schema/list-parameters.js';
+import { fieldsOf, format, max, paging } from '../schema/list-parameters.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { type SenderDeps, sendEvent } from './attempt.js';
 import {
@@ -47,7 +47,6 @@ const listParameters = new Map<string, FieldType>([
   ['format', format],
   ['fields', fieldsOf(columnsOf(delivery))],
 ]);
-const parseDeliveries = createListParser(delivery, { params: listParameters, direction: -1 });
 
 const secretDetails: Schema = {
   title: 'WebhookSecret',
@@ -106,16 +105,13 @@ function listEndpoint(): Endpoint {
   return {
     ...shared,
     operationId: 'listWebhookDeliveries',
-    method: 'get',
     path: `${base}deliveries/`,
     summary: 'List the last 1,000 attempts to send an event, newest first',
-    isCostly: true,
-    query: listParameters,
-    result: { kind: 'list', type: delivery },
-    handle: (ctx) =>
-      readList(ctx, parseDeliveries, (_call, request) =>
-        listChildren(ctx, delivery, request, { parent: webhook, field: 'webhook', id: idOf(ctx) }),
-      ),
+    ...createListing(
+      delivery,
+      (ctx, request) => listChildren(ctx, delivery, request, { parent: webhook, field: 'webhook', id: idOf(ctx) }),
+      { params: listParameters, direction: -1 },
+    ),
   };
 }
 

@@ -197,10 +197,7 @@ export async function reauthorize(
     findDevicesOfKeys(db, [...keys.values()], hasTopics(key_prefix)),
   ]);
   const devices = found.flat();
-  const enabled = await findEnabled(
-    db,
-    devices.map(({ ancestors }) => ancestors),
-  );
+  const enabled = await findEnabled(db, devices);
   const authorizations = new Map<string, Authorization>();
   const gone = new Set(owners);
   for (const [id, { limit }] of keys) {

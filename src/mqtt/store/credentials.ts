@@ -262,7 +262,7 @@ async function areCredentialsUnchanged(db: Database, logins: readonly KnownLogin
 }
 
 /** Finds what is above devices. @returns undefined if one of them is disabled or gone */
-async function findChains(db: Database, logins: readonly KnownLogin[]): Promise<Id[][] | undefined> {
+async function findChains(db: Database, logins: readonly KnownLogin[]): Promise<{ ancestors: Id[] }[] | undefined> {
   const parents = new Set(logins.map(({ parent }) => parent));
   const groups = await db
     .collection(device.plural)
@@ -275,7 +275,7 @@ async function findChains(db: Database, logins: readonly KnownLogin[]): Promise<
     )
     .toArray();
   const count = groups.reduce((sum, group) => sum + group.count, 0);
-  return count === parents.size ? groups.map(({ _id }) => _id ?? []) : undefined;
+  return count === parents.size ? groups.map(({ _id }) => ({ ancestors: _id ?? [] })) : undefined;
 }
 
 async function findNodes(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, StoredDocument>> {

@@ -32,7 +32,7 @@ export async function compile(
   const lookUp = selectByType.get(listed.plural);
   const { filters = [], related = [], parts, readInOrder } = (await lookUp?.(ctx, request)) ?? {};
   const placed = await resolveAncestors(ctx, listed, await checkDevice(ctx, listed, request, within), within);
-  const filter = filters.length === 0 ? placed.filter : joinFilters([placed.filter, ...filters]);
+  const filter = joinFilters([placed.filter, ...filters]);
   const { after, sort } = request;
   const ordered = after === undefined ? placed : sortByKeyset(listed, placed);
   const plan = planQuery(listed, ctx, { ...ordered, filter }, within);

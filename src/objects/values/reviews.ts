@@ -58,10 +58,7 @@ export async function withReview<Result>(
   try {
     return await remove();
   } finally {
-    await replaceRevisions(
-      db,
-      devices.map((each) => each._id),
-    );
+    await replaceRevisions(db, devices);
     await request(now);
   }
 }

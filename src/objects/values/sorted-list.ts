@@ -114,10 +114,8 @@ async function* readWithoutValue(ctx: OperationContext, list: ValueList): AsyncG
     return;
   }
   for await (const ids of readIds(ctx, list, piece_size, { sort })) {
-    const stored = await findStored(
-      ctx.store.db,
-      ids.map((parent) => ({ parent, path: list.path })),
-    );
+    const keys = ids.map((parent) => ({ parent, path: list.path }));
+    const stored = await findStored(ctx.store.db, keys);
     const valued = new Set((await keepDeclared(ctx, list, [...stored.values()])).map(keyOfId));
     yield ids.filter((id) => !valued.has(keyOfId(id)));
   }

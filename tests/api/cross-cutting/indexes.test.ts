@@ -329,7 +329,12 @@ afterAll(async () => {
   await service.stop();
 });
 
-const profilerFilter = (plural: string) => ({ ns: `${db.databaseName}.${plural}`, op: { $in: ['query', 'command'] } });
+/** Reads of the service, without its checks of the indexes. */
+const profilerFilter = (plural: string) => ({
+  ns: `${db.databaseName}.${plural}`,
+  op: { $in: ['query', 'command'] },
+  'command.listIndexes': { $exists: false },
+});
 
 function countCommandsOn(plural: string): Promise<number> {
   return db.collection('system.profile').countDocuments(profilerFilter(plural));
@@ -410,12 +415,9 @@ describe('a list', () => {
 describe('a list of a key limited to 60 of 600 devices', () => {
   it.each([
     ['', 'ancestors', page],
-    ['owner=alice', 'ancestors', 60],
     ['enabled=1&type=t 1', 'type', 30],
-    [`created_at=${t0 + 30}`, 'created_at', 10],
     ['status=ok', 'ancestors', 60],
     ['sort=name', 'ancestors', 60],
-    ['sort=created_at', 'ancestors', 60],
   ])('%s reads the index of %s', async (query, first, cost) => {
     const body = { username: 'bob', scope: 'read', id_project: 'n 1@acme' };
     const { key } = (await api.post('/apikeys/', body)).body.details;
