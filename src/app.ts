@@ -35,6 +35,7 @@ import { bulkEndpoints } from './http/bulk-endpoints.js';
 import { catalogueEndpoints } from './http/catalogues.js';
 import { chain, forPrefix } from './http/chain.js';
 import { checkHost } from './http/check-host.js';
+import { createClientFinder } from './http/client-address.js';
 import { compressAnswers } from './http/compress.js';
 import { type Connections, trackConnections } from './http/connections.js';
 import { serveConsole } from './http/console.js';
@@ -220,7 +221,7 @@ export function createApp(deps: AppDeps): App {
       requestMeter(metrics.requests),
       // before the access log: its URLs hold a secret
       forPrefix('/mqtt-auth', mqttAuthRouter(authDeps)),
-      accessLog(config.log_format, writeLine),
+      accessLog(config, writeLine),
       compressAnswers(),
       securityHeaders(config.public_url),
       checkHost,
@@ -257,7 +258,7 @@ export function createApp(deps: AppDeps): App {
   );
   app.use(rejectUnknownPath);
   // registered twice for handlers that fail after the timeout response
-  const handleError = errorHandler(log);
+  const handleError = errorHandler(log, createClientFinder(config.trusted_proxies));
   app.use(handleError, handleError);
   const connections = trackConnections(server, app);
   return {

@@ -156,6 +156,13 @@ export const variables = {
     fallback: 'off',
     meaning: '[requests per key and minute](access.md#29-rate-limit) in each process, 1 to 999999999',
   },
+  TRUSTED_PROXIES: {
+    type: networks,
+    expected: 'networks such as 10.0.0.0/8, comma-separated',
+    fallback: '',
+    meaning:
+      'networks of [proxies](../operations.md#proxies) whose `X-Forwarded-For` and, for MQTT, PROXY protocol is believed, such as `10.0.0.0/8,fd00::/8`',
+  },
   CORS_ORIGINS: {
     type: commaSeparated.pipe(z.array(z.union([z.literal('*'), httpUrl.transform((url) => new URL(url).origin)]))),
     expected: 'origins such as https://app.example, comma-separated',

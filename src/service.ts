@@ -171,7 +171,7 @@ async function openBroker(
   isBrokerElsewhere: boolean,
 ): Promise<Mqtt | undefined> {
   if (config.mqtt_port === undefined) return undefined;
-  if (isBrokerElsewhere) return openTunnel(config.host, config.mqtt_port);
+  if (isBrokerElsewhere) return openTunnel(config.host, config.mqtt_port, config.trusted_proxies);
   const verify = await createPasswordVerifier(rest.clock);
   const { ingest, link, areAncestorsEnabled, keyring } = app;
   const broker = await startBroker({
@@ -182,6 +182,7 @@ async function openBroker(
     keyring,
     verify,
     metrics: metrics.mqtt,
+    trusted_proxies: config.trusted_proxies,
   });
   try {
     await broker.listen(config.host, config.mqtt_port);

@@ -81,6 +81,7 @@ export async function runRollingRestart(options: Options): Promise<Outcome> {
       PORT: new URL(url).port,
       MQTT_PORT: String(mqtt_port),
       SHUTDOWN_DELAY_S: String(shutdown_delay_s),
+      TRUSTED_PROXIES: '127.0.0.1/32',
     });
   const balancer = haproxy ? await startHaproxy(folder, ports) : await startBalancer(ports);
   try {
@@ -205,7 +206,8 @@ function send(agent: Agent, key: string, method: string, url: string, body: obje
       response.once('error', reject);
       response.once('end', () => {
         const content = Buffer.concat(chunks).toString();
-        const { code = undefined } = content === '' ? {} : (JSON.parse(content) as { code?: unknown });
+        // a balancer answers in HTML
+        const { code = undefined } = /^{/.test(content) ? (JSON.parse(content) as { code?: unknown }) : {};
         resolve({ status: response.statusCode ?? 0, code });
       });
     });

@@ -37,6 +37,12 @@ export function isSecureAddress(text: string): boolean {
   return protocol === 'https:' || (protocol === 'http:' && /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/.test(hostname));
 }
 
+/** Returns the test for addresses in `nets`, a CIDR list; an IPv4-mapped IPv6 address counts as the IPv4 address. */
+export function createNetworkFilter(nets: readonly string[]): (address: string) => boolean {
+  const parsedNets = nets.map(parseNet);
+  return (text) => parsedNets.length > 0 && ipaddr.isValid(text) && isInAny(parsedNets, ipaddr.process(text));
+}
+
 function parseNet(cidr: string): Net {
   return ipaddr.parseCIDR(cidr);
 }

@@ -1,9 +1,11 @@
 import type { Request, RequestHandler, Response } from 'express';
 import morgan from 'morgan';
 import type { Config } from '../config.js';
+import { createClientFinder } from './client-address.js';
 import { localsOf } from './context.js';
 
 type Token = (request: Request, response: Response) => string;
+type LineFormat = (address: string | undefined, request: Request, response: Response) => string;
 
 /** Reads one of morgan's tokens; `-` without a value. */
 function morganToken(name: string, argument?: string): Token {
@@ -26,21 +28,21 @@ const requestLine: Token = (...of) => {
 };
 
 /** The combined log format, followed by application code, duration and request id. */
-function createCombinedFormat(date: Token): Token {
-  return (...of) => {
-    const [{ socket, headers }, response] = of;
+function createCombinedFormat(date: Token): LineFormat {
+  return (address = '-', ...of) => {
+    const [{ headers }, response] = of;
     const { referer = '-', 'user-agent': agent = '-' } = headers;
     const { code = '-', started_at_ms, request_id } = localsOf(response);
     const took_ms = (performance.now() - started_at_ms).toFixed(3);
     return (
-      `${socket.remoteAddress ?? '-'} - ${userOf(response)} [${date(...of)}] "${requestLine(...of)}"` +
+      `${address} - ${userOf(response)} [${date(...of)}] "${requestLine(...of)}"` +
       ` ${status(...of)} ${length(...of)} "${escapeText(redactUrl(referer))}" "${escapeText(agent)}" ${code} ${took_ms} ms ${request_id}`
     );
   };
 }
 
 /** One JSON object; fields without a value, such as `account` without a valid key, are absent. */
-function formatJson(request: Request, response: Response): string {
+function formatJson(address: string | undefined, request: Request, response: Response): string {
   const { code, cause, principal, request_id, started_at_ms } = localsOf(response);
   const bytes = Number(response.getHeader('content-length'));
   return JSON.stringify({
@@ -53,6 +55,7 @@ function formatJson(request: Request, response: Response): string {
     took_ms: Math.round((performance.now() - started_at_ms) * 1000) / 1000,
     account: principal?.account,
     user: principal?.user,
+    address,
     request_id,
     ...cause,
   });
@@ -62,9 +65,14 @@ function formatJson(request: Request, response: Response): string {
  * Logs one line per request once its response is sent. Text of clients is escaped; keys are never logged. Lines of one
  * turn of the event loop are passed to `write` together.
  */
-export function accessLog(format: Config['log_format'], write: (lines: string) => void): RequestHandler {
+export function accessLog(
+  { log_format: format, trusted_proxies }: Pick<Config, 'log_format' | 'trusted_proxies'>,
+  write: (lines: string) => void,
+): RequestHandler {
   if (format === 'off') return (_request, _response, next) => next();
   const formatLine = format === 'json' ? formatJson : createCombinedFormat(cachePerSecond(morganToken('date', 'clf')));
+  const findClient = createClientFinder(trusted_proxies);
+  const isShown = format === 'combined' || trusted_proxies.length > 0;
   let lines = '';
   function flush(): void {
     const full = lines;
@@ -72,11 +80,11 @@ export function accessLog(format: Config['log_format'], write: (lines: string) =
     write(full);
   }
   return (request, response, next) => {
-    // Node caches remoteAddress; it is undefined once the socket is closed
-    void request.socket.remoteAddress;
+    // the socket has no address once it is closed
+    const address = isShown ? findClient(request) : undefined;
     response.once('close', () => {
       if (lines === '') setImmediate(flush);
-      lines += `${formatLine(request, response)}\n`;
+      lines += `${formatLine(address, request, response)}\n`;
     });
     next();
   };

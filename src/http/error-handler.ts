@@ -5,6 +5,7 @@ import { AppError, failures } from '../errors.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { isPermitted } from '../schema/operation.js';
 import { redactUrl } from './access-log.js';
+import type { FindClient } from './client-address.js';
 import { type Locals, localsOf } from './context.js';
 import { sendLegacyText, sendStatus } from './respond.js';
 
@@ -12,7 +13,7 @@ import { sendLegacyText, sendStatus } from './respond.js';
  * Turns every error into a response (reference/errors.md#codes); the only place that does. Every fault of the service (5032) is
  * logged; of a database that is away one line a minute and cause, of refusals one a minute and key.
  */
-export function errorHandler(log: Log): ErrorRequestHandler {
+export function errorHandler(log: Log, findClient: FindClient): ErrorRequestHandler {
   const logFailure = createRateLimitedLog(log, 'error');
   const logRefusal = createRateLimitedLog(log);
   return (error: unknown, request, response, _next) => {
@@ -34,7 +35,7 @@ export function errorHandler(log: Log): ErrorRequestHandler {
     if (isExpected(appError)) log.debug?.(fields, message);
     else if (refusal !== undefined) {
       const { key_id, account, user = '' } = refusal;
-      const ip = request.socket.remoteAddress ?? '';
+      const ip = findClient(request) ?? '';
       const name = key_id ?? (account === undefined ? ip : `${user}@${account}`);
       logRefusal(`request refused: ${message}`, { ...refusal, ...fields, ip }, name);
     } else if (appError.failure === 'database') logFailure(message, logged);

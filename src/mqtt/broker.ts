@@ -4,7 +4,9 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
 import { deriveId, readIdTime } from '../db/ids.js';
+import { createNetworkFilter } from '../egress/addresses.js';
 import { AppError } from '../errors.js';
+import { createClientFinder } from '../http/client-address.js';
 import { listen } from '../http/server.js';
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { awaitLater } from '../lib/promises.js';
@@ -24,6 +26,7 @@ import type { Verify } from './login/passwords.js';
 import { canPublish, canSubscribe } from './login/permissions.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './login/session-authorizer.js';
 import type { Refusal } from './protocol/connect-packet.js';
+import { takeProxyHeader } from './protocol/proxy-header.js';
 import { hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
 import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
 import type { RepeatedMessage } from './publish-handler.js';
@@ -60,12 +63,14 @@ interface Options {
   metrics: BrokerMetrics;
   /** Epoch milliseconds. */
   clock: () => number;
+  /** Networks of proxies that tell the addresses of their clients. */
+  trusted_proxies: readonly string[];
 }
 
 /** The embedded MQTT broker (reference/mqtt.md#broker). */
 export interface Broker {
-  /** Serves a connection from `ip`. */
-  handle(stream: Duplex, ip: string): void;
+  /** Serves a connection from `ip`; that of a trusted proxy may begin with a header of the PROXY protocol. */
+  handle(stream: Duplex, ip: string, isTrusted?: boolean): void;
   /** Serves TCP. @returns the port. @throws StartError if it is taken */
   listen(host: string, port: number): Promise<number>;
   /** Serves an HTTP server's `upgrade` event: a WebSocket at /mqtt. */
@@ -181,7 +186,12 @@ export async function startBroker(options: Options): Promise<Broker> {
     await removeConnections(db, instance);
   }
 
-  function handle(stream: Duplex, ip: string): void {
+  function handle(stream: Duplex, peer: string, isTrusted = false): void {
+    let ip = peer;
+    const serveClient = async () => {
+      if (isTrusted) ip = (await takeProxyHeader(stream)) ?? peer;
+      await serve(stream, ip);
+    };
     stream.on('error', () => undefined);
     if (stopped.signal.aborted) return void stream.destroy();
     if (streams.size >= max_connections) {
@@ -191,7 +201,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     }
     streams.add(stream);
     stream.once('close', () => streams.delete(stream));
-    serve(stream, ip).catch((error: unknown) => {
+    serveClient().catch((error: unknown) => {
       stream.destroy();
       const reason = error instanceof Error ? error.message : String(error);
       if (reason !== 'closed') warn(`MQTT connection closed: ${reason}`, { reason, ip }, ip);
@@ -203,12 +213,16 @@ export async function startBroker(options: Options): Promise<Broker> {
     async listen(host, port) {
       // a client may send FIN before it reads what acknowledges its messages
       const socketOptions = { allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 };
-      const server = createServer(socketOptions, (socket) => handle(socket, socket.remoteAddress ?? ''));
+      const isProxy = createNetworkFilter(options.trusted_proxies);
+      const server = createServer(socketOptions, (socket) => {
+        const { remoteAddress: peer = '' } = socket;
+        handle(socket, peer, isProxy(peer));
+      });
       const opened = await listen(server, { host, port }, 'MQTT_PORT');
       servers.push(server);
       return opened;
     },
-    upgrade: openWebSocketEndpoint(handle).upgrade,
+    upgrade: openWebSocketEndpoint(handle, createClientFinder(options.trusted_proxies)).upgrade,
     recheck,
     async close() {
       stopped.abort();

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { summarize } from '../support/expect-status.js';
-import { type MqttService, startMqtt } from '../support/mqtt.js';
-import { waitUntil } from '../support/process.js';
+import { encodeConnect, type MqttService, proxy_address, startMqtt } from '../support/mqtt.js';
+import { waitFor, waitUntil } from '../support/process.js';
 import type { Api } from '../support/service.js';
 
 let mqtt: MqttService;
@@ -75,4 +75,51 @@ it('lists the last connection of a client id that is taken over', async () => {
   await waitUntil(async () => (await totalOf(acme.api, '?client_id=twice')) === 1);
   await second.end();
   await waitUntil(async () => (await totalOf(acme.api, '?client_id=twice')) === 0);
+});
+
+it('shows the client that a trusted proxy names, in connections and refusals', async () => {
+  const { username } = await acme.device();
+  const addressOf = async (client_id: string) => (await acme.api.get(`${path}?client_id=${client_id}`)).body.result;
+  const expectAddress = async (client_id: string, address: string) => {
+    const [found] = await waitFor(
+      () => addressOf(client_id),
+      ({ length }) => length === 1,
+    );
+    expect(found.address).toBe(address);
+  };
+  const header = 'PROXY TCP4 192.0.2.7 10.0.0.1 54321 1883\r\n';
+  const text = await mqtt.raw(proxy_address);
+  text.socket.write(Buffer.concat([Buffer.from(header), encodeConnect({ username, clientId: 'proxied' })]));
+  expect([...(await text.bytes(4))]).toEqual([0x20, 2, 0, 0]);
+  await expectAddress('proxied', '192.0.2.7');
+  const bare = await mqtt.raw(proxy_address);
+  bare.socket.write(encodeConnect({ username, clientId: 'bare' }));
+  expect([...(await bare.bytes(4))]).toEqual([0x20, 2, 0, 0]);
+  await expectAddress('bare', proxy_address);
+  const wsOptions = { localAddress: proxy_address, headers: { 'X-Forwarded-For': '198.51.100.9, 192.0.2.8' } };
+  await mqtt.connect(username, { url: mqtt.ws, clientId: 'web', wsOptions });
+  await expectAddress('web', '192.0.2.8');
+  const refused = await mqtt.raw(proxy_address);
+  const refusedConnect = encodeConnect({ username: 'nobody', clientId: 'refused' });
+  refused.socket.write(Buffer.concat([Buffer.from(header.replace('.7 ', '.9 ')), refusedConnect]));
+  expect((await refused.bytes(4))[3]).toBeGreaterThan(0);
+  expect(mqtt.logged.join('\n')).toContain('192.0.2.9');
+});
+
+it('believes no other address', async () => {
+  const { username } = await acme.device();
+  const text = await mqtt.raw();
+  text.socket.write('PROXY TCP4 192.0.2.7 10.0.0.1 54321 1883\r\n');
+  await text.closed;
+  expect(text.received()).toHaveLength(0);
+  await mqtt.connect(username, {
+    url: mqtt.ws,
+    clientId: 'direct',
+    wsOptions: { headers: { 'X-Forwarded-For': '192.0.2.8' } },
+  });
+  const found = await waitFor(
+    async () => (await acme.api.get(`${path}?client_id=direct`)).body.result,
+    ({ length }) => length === 1,
+  );
+  expect(found[0].address).toBe('127.0.0.1');
 });

@@ -20,7 +20,8 @@ export function readShipped(file: string, replacements: readonly (readonly [from
 }
 
 /**
- * Starts HAProxy with examples/deploy/haproxy.cfg, its addresses replaced. Files are in `folder`.
+ * Starts HAProxy with examples/deploy/haproxy.cfg, its addresses replaced; a single backend takes both places. Files are in
+ * `folder`.
  * @throws Error if HAProxy is not installed
  */
 export async function startHaproxy(folder: string, backends: readonly Backend[]): Promise<Balancer> {
@@ -28,18 +29,18 @@ export async function startHaproxy(folder: string, backends: readonly Backend[])
   if (program === undefined) throw new Error('haproxy is not installed');
   const [http_port, mqtt_port] = [await findFreePort(), await findFreePort()];
   const [config, stats] = [join(folder, 'haproxy.cfg'), join(folder, 'haproxy.sock')];
-  const replacements: [string, string][] = [
+  const shipped = readShipped('examples/deploy/haproxy.cfg', [
     ['bind :80\n', `bind 127.0.0.1:${http_port}\n`],
     ['bind :1883\n', `bind 127.0.0.1:${mqtt_port}\n`],
-    ...backends.flatMap(({ url, mqtt_port }, index): [string, string][] => {
-      const { port } = new URL(url);
-      return [
-        [`10.0.0.${11 + index}:3000\n`, `127.0.0.1:${port} check port ${port}\n`],
-        [`10.0.0.${11 + index}:1883\n`, `127.0.0.1:${mqtt_port} check port ${port}\n`],
-      ];
-    }),
-  ];
-  const documented = readShipped('examples/deploy/haproxy.cfg', replacements);
+  ]);
+  const documented = shipped.replace(
+    /10\.0\.0\.1([12]):(\d+)(.*)/g,
+    (_, place: string, port: string, options: string) => {
+      const { url, mqtt_port } = backends[Number(place) - 1] ?? backends[0] ?? { url: '', mqtt_port: 0 };
+      const check = options.includes('no-check') ? '' : ` check port ${new URL(url).port}`;
+      return `127.0.0.1:${port === '3000' ? new URL(url).port : mqtt_port}${options}${check}`;
+    },
+  );
   await writeFile(config, `global\n    stats socket ${stats}\n\n${documented}`);
   const started = startProcess(program, ['-f', config, '-db'], { env: process.env });
 
@@ -52,16 +53,16 @@ export async function startHaproxy(folder: string, backends: readonly Backend[])
     return rows.map((row) => Object.fromEntries(row.split(',').map((value, index) => [columns[index] ?? '', value])));
   }
 
+  /** @returns -1 before each server was checked */
   async function countReady(): Promise<number> {
     const rows = await readStats();
-    const counts = ['http', 'mqtt'].map(
-      (name) =>
-        rows.filter(({ pxname, svname, status, check_status }) => {
-          const isServer = pxname === name && svname !== 'FRONTEND' && svname !== 'BACKEND';
-          // before its first check, a server counts as up
-          return isServer && status === 'UP' && check_status === 'L7OK';
-        }).length,
-    );
+    const counts = ['http', 'mqtt'].map((name) => {
+      const servers = rows.filter(({ pxname, svname = '' }) => pxname === name && /^[ab]$/.test(svname));
+      // before its first check, a server counts as up
+      const states = servers.map(({ status, check_status }) => (status === 'UP' ? check_status : status) ?? '');
+      if (states.some((state) => !/^(?:L7OK|DOWN)/.test(state))) return -1;
+      return states.filter((state) => state === 'L7OK').length;
+    });
     return Math.min(...counts);
   }
 

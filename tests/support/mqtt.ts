@@ -21,6 +21,8 @@ export interface GivenDevice {
 }
 
 export const password = 'correct horse';
+/** An address of the loopback network that the broker takes for a proxy. */
+export const proxy_address = '127.0.0.9';
 
 export interface Message {
   topic: string;
@@ -263,6 +265,7 @@ export async function startMqtt(
     areAncestorsEnabled: createEnabledCache({ ...createStore(db), hierarchy: service.store.hierarchy }, clock),
     keyring,
     verify: await createPasswordVerifier(clock),
+    trusted_proxies: [`${proxy_address}/32`],
     // debug: a message that is repeated within a minute
     log: { debug: line, info: line, warn: line, error: line },
     metrics: {

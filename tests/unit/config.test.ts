@@ -61,6 +61,7 @@ const badValues: [string, ...string[]][] = [
   ['PUBLIC_URL', 'https://user@example.org', 'https://user:word@example.org/a', 'https://example.org?'],
   ['MQTT_BRIDGE_URL', ',', 'mqtt://127.0.0.1'],
   ['CORS_ORIGINS', 'example.org', 'javascript:alert(1)'],
+  ['TRUSTED_PROXIES', '10.0.0.1', 'on', '10.0.0.0/33'],
   [
     'OIDC_ISSUER',
     'id.example.org',

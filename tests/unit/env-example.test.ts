@@ -24,6 +24,7 @@ const reference: Record<string, string> = {
   FILESTORE_ALLOW_NETS: '',
   WEBHOOK_ALLOW_NETS: '',
   WEBHOOKS: 'on',
+  TRUSTED_PROXIES: '',
   CORS_ORIGINS: '',
   OIDC_ISSUER: '',
   OIDC_CLIENT_ID: '',

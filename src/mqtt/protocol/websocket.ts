@@ -2,7 +2,10 @@ import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createWebSocketStream, WebSocketServer } from 'ws';
+import { createNetworkFilter } from '../../egress/addresses.js';
+import { createClientFinder, type FindClient } from '../../http/client-address.js';
 import { packet_limit_bytes } from './packet-limits.js';
+import { formatProxyHeader } from './proxy-header.js';
 
 /** Handles the `upgrade` event of an HTTP server. */
 export type Upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
@@ -18,7 +21,10 @@ export interface WebSocketEndpoint {
 const subprotocols = ['mqtt', 'mqttv3.1'] as const;
 
 /** MQTT over WebSocket at /mqtt (reference/mqtt.md#broker); each connection goes to `handle`. */
-export function openWebSocketEndpoint(handle: (stream: Duplex, ip: string) => void): WebSocketEndpoint {
+export function openWebSocketEndpoint(
+  handle: (stream: Duplex, ip: string) => void,
+  findClient: FindClient,
+): WebSocketEndpoint {
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: packet_limit_bytes,
@@ -35,7 +41,7 @@ export function openWebSocketEndpoint(handle: (stream: Duplex, ip: string) => vo
       websocket.on('message', (_data, isBinary) => {
         if (!isBinary) websocket.terminate();
       });
-      handle(createWebSocketStream(websocket), request.socket.remoteAddress ?? '');
+      handle(createWebSocketStream(websocket), findClient(request) ?? '');
     });
   };
   const close = () => {
@@ -50,14 +56,18 @@ function rejectUpgrade(socket: Duplex, status: string): void {
 }
 
 /** Pipes WebSocket connections of a worker without the broker to the broker's TCP port. */
-export function openTunnel(host: string, port: number): WebSocketEndpoint {
-  return openWebSocketEndpoint((stream) => {
+export function openTunnel(host: string, port: number, trusted_proxies: readonly string[]): WebSocketEndpoint {
+  const isTrusted = createNetworkFilter(trusted_proxies);
+  return openWebSocketEndpoint((stream, ip) => {
     const broker = connect({ host, port, noDelay: true });
     const end = () => {
       stream.destroy();
       broker.destroy();
     };
     for (const side of [stream, broker]) side.once('error', end).once('close', end);
-    stream.pipe(broker).pipe(stream);
-  });
+    broker.once('connect', () => {
+      if (isTrusted(broker.localAddress ?? '')) broker.write(formatProxyHeader(ip));
+      stream.pipe(broker).pipe(stream);
+    });
+  }, createClientFinder(trusted_proxies));
 }

@@ -14,12 +14,12 @@ const logged: { fields: Record<string, unknown>; message: string }[] = [];
 let service: TestService;
 let api: Api;
 
-async function start(log_format: Config['log_format']): Promise<void> {
+async function start(log_format: Config['log_format'], trusted_proxies: Config['trusted_proxies'] = []): Promise<void> {
   await service?.stop();
   lines.length = 0;
   const log = (fields: object, message: string) => logged.push({ fields: { ...fields }, message });
   service = await startTestService({
-    log_format,
+    ...{ log_format, trusted_proxies },
     writeLine: (text) => lines.push(...text.split('\n').filter(Boolean)),
     log: { debug: log, info: () => undefined, warn: log, error: log },
   });
@@ -160,4 +160,17 @@ it('names key, account, path and reason of refused requests, in the log and the 
   // at the level debug: a second one of an address within the minute
   expect(third).toEqual({ ...ofNone, reason: 'is missing', request_id: requestIdOf(missing) });
   expect(JSON.stringify(lines)).not.toContain('no-such-key');
+});
+
+it('shows the client that a trusted proxy names, and no other', async () => {
+  const headers = { 'x-forwarded-for': '203.0.113.9, 192.0.2.7' };
+  const ask = async () => lineOf((await api.get('/devices/', headers)).headers['x-request-id']);
+  await start('combined', ['127.0.0.0/8']);
+  expect(await ask()).toMatch(/^192\.0\.2\.7 - alice@acme /);
+  await start('combined', ['10.0.0.0/8']);
+  expect(await ask()).toMatch(/^127\.0\.0\.1 - alice@acme /);
+  await start('json', ['127.0.0.0/8']);
+  expect(JSON.parse(await ask()).address).toBe('192.0.2.7');
+  await service.clientWith('unknown').get('/devices/', headers);
+  expect(logged.at(-1)?.fields).toMatchObject({ code: 4011, ip: '192.0.2.7' });
 });

@@ -2,20 +2,34 @@ import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { generate } from 'mqtt-packet';
 import { findProgram } from '../../../scripts/support/service-process.js';
 import { issueKey } from '../../../src/objects/api-keys.js';
 import type { Balancer } from '../../support/balancer.js';
 import { useTestService } from '../../support/expect-status.js';
 import { startHaproxy } from '../../support/haproxy.js';
 import { startNginx } from '../../support/nginx.js';
+import { findFreePort, sendRequest, waitUntil } from '../../support/process.js';
+import { startTestService } from '../../support/service.js';
 import { runTool } from '../../support/tools.js';
 
-const ctx = useTestService();
+const trusted_proxies = ['127.0.0.1/32'];
+/** Another address of this machine, which is no proxy. */
+const client_address = '127.0.0.9';
+const accessLines: string[] = [];
+const warnings: object[] = [];
+const log = { debug() {}, info() {}, error() {}, warn: (fields: object) => void warnings.push({ ...fields }) };
+const mqtt_port = await findFreePort();
+const ctx = useTestService({
+  ...{ mqtt_port, trusted_proxies, log, log_format: 'combined' },
+  writeLine: (line) => void accessLines.push(line),
+});
 const line_count = 50_000;
 /** Every hundredth line creates a model; the others are devices that lack all fields. */
 const created = line_count / 100;
@@ -54,8 +68,8 @@ async function sendAllFirst(url: string, key: string): Promise<string> {
 const proxies: Record<string, () => Promise<Pick<Balancer, 'url' | 'close'>>> = {
   nginx: () => startNginx(folder, ctx.service.url),
   haproxy: async () => {
-    const haproxy = await startHaproxy(folder, [{ url: ctx.service.url, mqtt_port: 9 }]);
-    await haproxy.waitForReady(1);
+    const haproxy = await startHaproxy(folder, [{ url: ctx.service.url, mqtt_port }]);
+    await haproxy.waitForReady(2);
     return haproxy;
   },
 };
@@ -67,6 +81,33 @@ describe.each(Object.entries(proxies))('behind %s (package of Debian) with the s
     if (findProgram(name) !== undefined) proxy = await start();
   });
   afterAll(() => proxy?.close());
+
+  itWithProxy('the log shows the client', async () => {
+    const socket = connect({
+      port: Number(new URL(proxy?.url ?? '').port),
+      host: '127.0.0.1',
+      localAddress: client_address,
+    });
+    socket.write('GET /devices/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
+    expect(await text(socket)).toContain(' 401 ');
+    await waitUntil(() => accessLines.some((line) => line.startsWith(`${client_address} - - `)));
+    accessLines.length = 0;
+  });
+
+  itWithProxy('the metrics are not served, whatever form the path has, and all else is', async () => {
+    const port = Number(new URL(proxy?.url ?? '').port);
+    const ask = async (target: string) => {
+      const socket = connect(port, '127.0.0.1');
+      socket.write(`GET ${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
+      const answer = await text(socket);
+      expect(answer).not.toContain('http_request_duration_seconds');
+      return Number(answer.split(' ')[1]);
+    };
+    for (const path of ['/metrics', '/metrics/', '/metrics?a=1', 'http://x/metrics']) expect(await ask(path)).toBe(404);
+    for (const path of ['/%6detrics', '//metrics', '/x/../metrics', '/metrics#x', '/METRICS']) await ask(path);
+    expect(await ask('/readyz')).toBe(200);
+    expect(await ask('/devices/')).toBe(401);
+  });
 
   itWithProxy('50 MB are imported for clients that send all first, and for npm run import', async () => {
     const url = proxy?.url ?? '';
@@ -83,4 +124,43 @@ describe.each(Object.entries(proxies))('behind %s (package of Debian) with the s
     expect([code, complaints]).toEqual([1, [`0 created, 0 updated, ${created} skipped, ${failed} failed`]]);
     expect(out.split('\n')).toHaveLength(failed + 1);
   });
+});
+
+/** @returns the return code of the CONNACK that an unknown client gets */
+async function logIn(mqtt_url: string): Promise<number> {
+  const { port } = new URL(mqtt_url);
+  const socket = connect({ port: Number(port), host: '127.0.0.1', localAddress: client_address });
+  socket.write(generate({ cmd: 'connect', clientId: 'c', username: 'u', password: Buffer.from('p'), clean: true }));
+  const [connack] = await once(socket, 'data');
+  socket.destroy();
+  return connack[3];
+}
+
+const itWithHaproxy = findProgram('haproxy') === undefined ? it.skip : it;
+
+itWithHaproxy('HAProxy (package of Debian) passes on what instances answer that are all unready', async () => {
+  const port = await findFreePort();
+  const unready = await startTestService({ uri: 'mongodb://127.0.0.1:9/none', mqtt_port: port, trusted_proxies, log });
+  const inner = await mkdtemp(join(folder, 'unready-'));
+  const haproxy = await startHaproxy(inner, [{ url: unready.url, mqtt_port: port }]);
+  try {
+    await haproxy.waitForReady(0);
+    const reply = await sendRequest('GET', `${haproxy.url}/devices/`, undefined, { 'service.apikey': 'any' });
+    expect([reply.status, reply.body.code]).toEqual([503, 5031]);
+    expect(await logIn(haproxy.mqtt_url)).toBe(3);
+  } finally {
+    await haproxy.close();
+    await unready.stop();
+  }
+});
+
+itWithHaproxy('HAProxy (package of Debian) tells the broker the address of the client', async () => {
+  const haproxy = await startHaproxy(await mkdtemp(join(folder, 'mqtt-')), [{ url: ctx.service.url, mqtt_port }]);
+  try {
+    await haproxy.waitForReady(2);
+    expect(await logIn(haproxy.mqtt_url)).toBe(4);
+    await waitUntil(() => warnings.some((fields) => 'ip' in fields && fields.ip === client_address));
+  } finally {
+    await haproxy.close();
+  }
 });
