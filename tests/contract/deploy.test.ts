@@ -25,7 +25,9 @@ it('finds every file of examples/deploy tested here, or by haproxy.test.ts', () 
 describe('the Kubernetes manifests', () => {
   const documents = parseAllDocuments(readFileSync('examples/deploy/kubernetes.yaml', 'utf8'));
   // biome-ignore lint/suspicious/noExplicitAny: manifests have every shape
-  const byKind = new Map(documents.map((document): [string, any] => [document.toJS().kind, document.toJS()]));
+  const objects: any[] = documents.map((document) => document.toJS());
+  const byKind = new Map(objects.map((object) => [object.kind, object]));
+  const byName = new Map(objects.map((object) => [`${object.kind} ${object.metadata.name}`, object]));
   const { data } = byKind.get('ConfigMap');
   const { spec } = byKind.get('Deployment');
   const pod = spec.template.spec;
@@ -36,12 +38,20 @@ describe('the Kubernetes manifests', () => {
   it('parse without errors and warnings', () => {
     for (const { errors, warnings } of documents) expect([errors, warnings]).toEqual([[], []]);
     expect([...byKind.keys()].sort()).toEqual(
-      ['ConfigMap', 'Deployment', 'Ingress', 'PodDisruptionBudget', 'Service', 'ServiceAccount'].sort(),
+      [
+        'ConfigMap',
+        'CronJob',
+        'Deployment',
+        'Ingress',
+        'PersistentVolumeClaim',
+        'PodDisruptionBudget',
+        'Service',
+      ].concat('ServiceAccount'),
     );
   });
 
   it('have one namespace, and refer to objects that they have', () => {
-    for (const { metadata } of byKind.values()) expect(metadata.namespace).toBe('device-platform');
+    for (const { metadata } of objects) expect(metadata.namespace).toBe('device-platform');
     expect(container.envFrom).toEqual([
       { configMapRef: { name: byKind.get('ConfigMap').metadata.name } },
       { secretRef: { name: 'device-platform' } },
@@ -50,7 +60,7 @@ describe('the Kubernetes manifests', () => {
     const { labels } = spec.template.metadata;
     expect(spec.selector.matchLabels).toEqual(labels);
     expect(byKind.get('PodDisruptionBudget').spec.selector.matchLabels).toEqual(labels);
-    expect(byKind.get('Service').spec.selector).toEqual(labels);
+    for (const { kind, spec } of objects) if (kind === 'Service') expect(spec.selector).toEqual(labels);
   });
 
   it('have the ports of the configuration, on an address that the cluster reaches', () => {
@@ -59,14 +69,38 @@ describe('the Kubernetes manifests', () => {
       { name: 'http', containerPort: config.port },
       { name: 'mqtt', containerPort: config.mqtt_port },
     ]);
-    const targets = byKind.get('Service').spec.ports.map(({ targetPort }: { targetPort: string }) => targetPort);
-    expect(targets).toEqual(['http', 'mqtt']);
+    const services = ['device-platform', 'device-platform-alive', 'device-platform-mqtt'];
+    const targets = services.map((name) => byName.get(`Service ${name}`).spec.ports[0].targetPort);
+    expect(targets).toEqual(['http', 'http', 'mqtt']);
     expect(spec.template.metadata.annotations['prometheus.io/port']).toBe(String(config.port));
   });
 
   it('probe liveness without and readiness with the database', () => {
     const paths = ['startupProbe', 'livenessProbe', 'readinessProbe'].map((probe) => container[probe].httpGet);
     expect(paths).toEqual(['/healthz', '/healthz', '/readyz'].map((path) => ({ path, port: 'http' })));
+  });
+
+  it('let large imports through the ingress, but not the metrics, and answer while no instance is ready', () => {
+    const { annotations } = byName.get('Ingress device-platform').metadata;
+    const annotationOf = (name: string) => annotations[`nginx.ingress.kubernetes.io/${name}`];
+    expect([annotationOf('proxy-body-size'), annotationOf('proxy-request-buffering')]).toEqual(['0', 'off']);
+    const fallback = byName.get(`Service ${annotationOf('default-backend')}`);
+    expect(fallback.spec.publishNotReadyAddresses).toBe(true);
+    const metrics = byName.get('Ingress device-platform-metrics');
+    expect(metrics.metadata.annotations).toBeUndefined();
+    const [{ path, backend }] = metrics.spec.rules[0].http.paths;
+    expect([path, byName.has(`Service ${backend.service.name}`)]).toEqual(['/metrics', false]);
+  });
+
+  it('back up each night to a volume that the job may write', () => {
+    const job = byKind.get('CronJob').spec.jobTemplate.spec.template.spec;
+    const [{ volumeMounts, envFrom, image, args }] = job.containers;
+    expect([envFrom, image]).toEqual([container.envFrom, container.image]);
+    expect(args[0]).toContain('node dist/src/cli/backup.js /backups/');
+    expect(volumeMounts[0]).toEqual({ name: 'backups', mountPath: '/backups' });
+    const claim = byKind.get('PersistentVolumeClaim').metadata.name;
+    expect(job.volumes[0]).toEqual({ name: 'backups', persistentVolumeClaim: { claimName: claim } });
+    expect(job.securityContext.fsGroup).toBe(job.securityContext.runAsUser);
   });
 
   it('leave time to drain', () => {
