@@ -4,7 +4,7 @@ import { retryOnce } from './driver-errors.js';
 
 const chunk_size = 5000;
 
-interface ChunkOptions extends Pick<mongo.FindOptions, 'projection' | 'sort' | 'skip' | 'hint'> {
+interface ChunkOptions extends Pick<mongo.FindOptions, 'projection' | 'sort' | 'skip' | 'hint' | 'maxTimeMS'> {
   /** Documents to delete at most. */
   limit?: number;
   /** Runs before each chunk is deleted. */
@@ -19,9 +19,10 @@ export async function deleteInChunks(
 ): Promise<number> {
   let count = 0;
   for (let isFull = true; isFull && count < limit; ) {
-    const query = { projection: { _id: 1 }, ...options, limit: Math.min(limit - count, chunk_size) };
-    const chunk = await collection.find(filter, { ...query, maxTimeMS: read_limit_ms }).toArray();
-    isFull = chunk.length === query.limit;
+    const query = { projection: { _id: 1 }, maxTimeMS: read_limit_ms, ...options };
+    const wanted = Math.min(limit - count, chunk_size);
+    const chunk = await collection.find(filter, { ...query, limit: wanted }).toArray();
+    isFull = chunk.length === wanted;
     count += chunk.length;
     if (chunk.length === 0) break;
     await beforeDelete?.(chunk);

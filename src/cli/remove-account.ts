@@ -1,0 +1,158 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { buildBounds } from '../db/clustered.js';
+import type { Collection, StoredDocument } from '../db/database.js';
+import { deleteInChunks } from '../db/delete-in-chunks.js';
+import type { ToolConnection } from '../db/tool-connection.js';
+import { StartError } from '../errors.js';
+import { finishLog } from '../events/log-reader.js';
+import { withPrefix } from '../mqtt/store/sessions.js';
+import { findAccounts } from '../objects/api-keys.js';
+import { measured_paths } from '../objects/measured-paths.js';
+import { alarm, device, stream } from '../resources/index.js';
+import { silentLog } from './find-database.js';
+
+/** A removal that was begun, in `maintenance` until it is complete. */
+interface RemovalMark {
+  _id: string;
+}
+
+/** Running services forget revoked keys within 5 s, and end requests and MQTT connections within that time. */
+const settle_ms = 6000;
+/** A lease of a service that was killed ends after 5 s. */
+const log_limit_ms = 30_000;
+
+/** What lets somebody or something write to the account is deleted first, then what all else is below. */
+const firstCollections = ['apikeys', 'mqttcredentials', 'webhooks', 'filestores', device.plural];
+
+/** Selections of collections whose documents do not name the account in `account`. */
+function selectDocuments(name: string, account: string): object {
+  if (name === stream.plural) return { _id: buildBounds({ account }, 'device') };
+  // only an alarm that was raised has `account`
+  if (name === alarm.plural) return { tenant: account };
+  if (name === 'mqtt_retained') return { _id: withPrefix(account) };
+  if (name === 'leases') return { _id: `${measured_paths} ${account}` };
+  if (name === 'identifier_counters') return { _id: endingWith(account) };
+  return name === 'mqttclients' ? { owner: endingWith(account, '^device ') } : { account };
+}
+
+/** Matches identifiers of an account. */
+function endingWith(account: string, beginning = ''): RegExp {
+  return new RegExp(`${beginning}.*@${account.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`, 's');
+}
+
+type DeleteDependents = (
+  collection: (name: string) => Collection,
+  documents: readonly StoredDocument[],
+) => Promise<unknown>;
+
+/** Deletes what only these documents lead to. */
+const dependents: ReadonlyMap<string, DeleteDependents> = new Map<string, DeleteDependents>([
+  [
+    device.plural,
+    async (collection, documents) => {
+      const devices = { $in: documents.map(({ _id }) => _id) };
+      // a batch of streams, and so its review, may be of several accounts
+      await collection('device_value_reviews').updateMany({ devices }, { $pull: { devices } } as object);
+      await collection('device_value_reviews').deleteMany({ devices: [] });
+    },
+  ],
+  [
+    'mqtt_sessions',
+    async (collection, documents) => {
+      const $or = documents.map(({ session }) => ({ _id: withPrefix(String(session)) }));
+      for (const name of ['mqtt_queue', 'mqtt_received']) await collection(name).deleteMany({ $or } as object);
+    },
+  ],
+  [
+    'apikeys',
+    (collection, documents) =>
+      collection('mqttclients').deleteMany({ owner: { $in: documents.map(({ id }) => `key ${id}`) } }),
+  ],
+  [
+    'bulkchanges',
+    (collection, documents) => collection('bulkchanges').deleteMany({ root: { $in: documents.map(({ _id }) => _id) } }),
+  ],
+]);
+
+/** Deletes the documents of an account once. @returns their number */
+async function deleteDocuments(
+  { db, access }: ToolConnection,
+  account: string,
+  showProgress: (deleted: number) => void,
+): Promise<number> {
+  const listed = await db.listCollections({ type: 'collection' }, { nameOnly: true }).toArray();
+  const names = listed.map(({ name }) => name).filter((name) => !name.startsWith('system.'));
+  const others = names.filter((name) => !firstCollections.includes(name));
+  let deleted = 0;
+  for (const name of [...firstCollections, ...others]) {
+    const filter = selectDocuments(name, account);
+    const deleteDependents = dependents.get(name);
+    deleted += await deleteInChunks(access.collection(name), filter, {
+      projection: { id: 1, session: 1 },
+      maxTimeMS: 0,
+      async beforeDelete(documents) {
+        await deleteDependents?.(access.collection, documents);
+        showProgress(documents.length);
+      },
+    });
+  }
+  return deleted;
+}
+
+const marksOf = ({ access }: ToolConnection): Collection<RemovalMark> => access.collection('maintenance');
+const markOf = (account: string): RemovalMark => ({ _id: `remove ${account}` });
+
+/** An account, as operators see it. */
+export interface AccountSummary {
+  account: string;
+  devices: number;
+  /** A removal was interrupted. */
+  isBeingRemoved: boolean;
+}
+
+/** Lists all accounts, and those whose removal was interrupted. */
+export async function listAccounts(connection: ToolConnection): Promise<AccountSummary[]> {
+  const { access } = connection;
+  const marks = await marksOf(connection)
+    .find({ _id: /^remove / })
+    .toArray();
+  const removed = new Set(marks.map(({ _id }) => _id.slice('remove '.length)));
+  const accounts = [...new Set([...(await findAccounts(access)), ...removed])].sort();
+  return Promise.all(
+    accounts.map(async (account) => {
+      const devices = await access.collection(device.plural).countDocuments({ account });
+      return { account, devices, isBeingRemoved: removed.has(account) };
+    }),
+  );
+}
+
+/**
+ * Removes an account with everything it has. Interrupted, it is completed by another call, which needs no confirmation.
+ * @param confirmed number of devices that the caller expects @returns documents that were deleted
+ * @throws StartError for an unknown account, or if it has another number of devices
+ */
+export async function removeAccount(
+  connection: ToolConnection,
+  { account, confirmed }: { account: string; confirmed: number | undefined },
+  showProgress: (deleted: number) => void,
+): Promise<number> {
+  const accounts = await listAccounts(connection);
+  const found = accounts.find((candidate) => candidate.account === account);
+  if (found === undefined) throw new StartError(`there is no account ${account}`);
+  if (!found.isBeingRemoved && found.devices !== confirmed)
+    throw new StartError(
+      `${account} has ${found.devices} devices; to remove it with everything it has: --confirm ${found.devices}`,
+    );
+  await marksOf(connection).updateOne(markOf(account), { $setOnInsert: markOf(account) }, { upsert: true });
+  let total = await deleteDocuments(connection, account, showProgress);
+  // what was under way may have been stored since
+  for (let isComplete = false; !isComplete; ) {
+    await sleep(settle_ms);
+    const isLogComplete = await finishLog(connection.access, silentLog, log_limit_ms);
+    const deleted = await deleteDocuments(connection, account, showProgress);
+    total += deleted;
+    isComplete = isLogComplete && deleted === 0;
+  }
+  await marksOf(connection).deleteOne(markOf(account));
+  return total;
+}
