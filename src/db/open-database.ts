@@ -157,7 +157,7 @@ export function openDatabase({ uri, log, maintenance, indexes = {}, wallClock, p
         isMaintained = false;
         if (error instanceof StartError) {
           // the first one is the message of the process
-          if (hasAttempted) log.error({}, error.message);
+          if (hasAttempted) log.error({ reason: error.message }, 'the database cannot be used; stopping');
           return endAttempt(awaitLater(Promise.reject(error)));
         }
         // of an outage the log writes a line a minute

@@ -195,8 +195,9 @@ export async function startBroker(options: Options): Promise<Broker> {
     stream.on('error', () => undefined);
     if (stopped.signal.aborted) return void stream.destroy();
     if (streams.size >= max_connections) {
-      options.metrics.refused('overloaded');
-      warn('MQTT login refused: overloaded', { reason: 'overloaded', detail: 'too many connections', ip }, ip);
+      const reason = 'overloaded';
+      options.metrics.refused(reason);
+      warn(`MQTT login refused: ${reason}`, { reason, detail: 'too many connections', ip }, ip);
       return void stream.destroy();
     }
     streams.add(stream);
