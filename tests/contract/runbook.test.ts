@@ -8,16 +8,16 @@ const page = readFileSync('docs/runbook.md', 'utf8');
 const anchors = [...page.matchAll(/<a id="([^"]+)">/g)].map(([, id = '']) => id);
 const headings = [...page.matchAll(/^### (DevicePlatform\w+)$/gm)].map(([, name = '']) => name);
 
-interface Node {
+interface SyntaxNode {
   type: string;
   value?: unknown;
-  callee?: Node;
-  object?: Node;
-  property?: Node;
-  id?: Node;
-  key?: Node;
-  init?: Node;
-  arguments?: { expression: Node }[];
+  callee?: SyntaxNode;
+  object?: SyntaxNode;
+  property?: SyntaxNode;
+  id?: SyntaxNode;
+  key?: SyntaxNode;
+  init?: SyntaxNode;
+  arguments?: { expression: SyntaxNode }[];
   quasis?: { cooked: string }[];
 }
 
@@ -35,7 +35,7 @@ function writersOf(text: string): Set<unknown> {
 const writers = new Set([...texts.values()].flatMap((text) => [...writersOf(text)]));
 
 /** The message of a call that writes such a line: its text up to what is inserted, or the name of a variable. */
-function messageOf({ type, callee, arguments: args = [] }: Node, isRateLimited: boolean): Node | undefined {
+function messageOf({ type, callee, arguments: args = [] }: SyntaxNode, isRateLimited: boolean): SyntaxNode | undefined {
   if (type !== 'CallExpression' || callee === undefined) return undefined;
   if (callee.type === 'Identifier' && isRateLimited && writers.has(callee.value)) return args[0]?.expression;
   const { object, property } = callee;
@@ -67,7 +67,7 @@ it('has an anchor for each line of the log from the level warn on, and no other'
   const variables: string[] = [];
   for (const [file, text] of texts) {
     const isRateLimited = text.includes('rate-limited-log') || text.includes('LogLine');
-    for (const node of nodesOf(parse(text)) as Generator<Node>) {
+    for (const node of nodesOf(parse(text)) as Generator<SyntaxNode>) {
       const message = messageOf(node, isRateLimited);
       if (message?.type === 'StringLiteral') messages.push(String(message.value));
       else if (message?.type === 'TemplateLiteral')
@@ -75,8 +75,8 @@ it('has an anchor for each line of the log from the level warn on, and no other'
       else if (message !== undefined) variables.push(`${file} ${message.value}`);
       // of jobs on due work
       const { type, key, value } = node;
-      if (type === 'KeyValueProperty' && key?.value === 'failure' && (value as Node).type === 'StringLiteral')
-        messages.push(String((value as Node).value));
+      if (type === 'KeyValueProperty' && key?.value === 'failure' && (value as SyntaxNode).type === 'StringLiteral')
+        messages.push(String((value as SyntaxNode).value));
     }
   }
   expect(variables.sort()).toEqual([
