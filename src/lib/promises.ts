@@ -17,6 +17,6 @@ export function getOrStart<Key, Result>(
   if (existing !== undefined) return existing;
   const promise = awaitLater(start(key));
   promises.set(key, promise);
-  promise.catch(() => promises.delete(key));
+  promise.catch(() => promises.get(key) === promise && promises.delete(key));
   return promise;
 }

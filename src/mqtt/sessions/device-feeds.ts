@@ -1,7 +1,7 @@
 import type { CommandEntry } from '../../commands/tail.js';
 import type { StateEntry } from '../../device-state/tail.js';
 import type { FeedEntry, Tail, TailSubscriber } from '../../http/live/tail.js';
-import { awaitLater } from '../../lib/promises.js';
+import { awaitLater, getOrStart } from '../../lib/promises.js';
 import type { DeviceLink } from '../device-link.js';
 import { formatDeviceTopic, isServiceTopic } from '../protocol/topics.js';
 import { createFilterTree } from './filter-tree.js';
@@ -25,7 +25,7 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
   const filters = createFilterTree<DeviceFeed>();
   /** The filters of each feed. */
   const feeds = new Map<DeviceFeed, Set<string>>();
-  let subscribed: Promise<void> | undefined;
+  const subscribed = new Map<string, Promise<void>>();
   let isClosed = false;
 
   function createSubscriber<Entry extends FeedEntry>(receive: (entry: Entry) => void): TailSubscriber<Entry> {
@@ -58,7 +58,7 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
   /** Changes were missed: what is stored has them. */
   function startOver(): void {
     if (isClosed) return;
-    subscribed = undefined;
+    subscribed.clear();
     ensureSubscribed().then(
       () => {
         for (const feed of feeds.keys()) feed.catchUp();
@@ -69,16 +69,7 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
     );
   }
 
-  function ensureSubscribed(): Promise<void> {
-    if (subscribed === undefined) {
-      const subscribing = awaitLater(subscribe());
-      subscribed = subscribing;
-      subscribing.catch(() => {
-        if (subscribed === subscribing) subscribed = undefined;
-      });
-    }
-    return subscribed;
-  }
+  const ensureSubscribed = () => getOrStart(subscribed, account, subscribe);
 
   return {
     follow(feed, filter) {

@@ -3,7 +3,7 @@ import { type LeasedJob, startPeriodicJob, type Turn } from '../../db/leased-job
 import { readInBatches } from '../../lib/batches.js';
 import { findGoneOwners } from '../login/login.js';
 import { deleteQueue } from '../store/queue.js';
-import { deleteSession, findOfflineSessions, type OfflineSession } from '../store/sessions.js';
+import { deleteSession, findOfflineSessions } from '../store/sessions.js';
 
 const sweep_period_ms = 3_600_000;
 const batch_size = 100;
@@ -19,23 +19,15 @@ interface Deps {
  * Deletes what the recheck misses, one instance once an hour: sessions of deleted credentials and keys in accounts of which
  * no client logs in any more.
  */
-export function startStateSweep(deps: Deps): LeasedJob {
-  const { db, log } = deps;
-  const work = (turn: Turn) => sweep(deps, turn);
-  return startPeriodicJob({ db, log, name: 'mqtt-sweep', period_ms: sweep_period_ms, work });
-}
-
-async function sweep({ db, clock }: Deps, { isLeaseHeld }: Turn): Promise<void> {
-  for await (const sessions of readInBatches(findOfflineSessions(db), batch_size)) {
-    if (!isLeaseHeld()) return;
-    await removeUnowned(db, sessions, clock() / 1000);
+export function startStateSweep({ db, clock, log }: Deps): LeasedJob {
+  async function work({ isLeaseHeld }: Turn): Promise<void> {
+    for await (const sessions of readInBatches(findOfflineSessions(db), batch_size)) {
+      if (!isLeaseHeld()) return;
+      const owners = [...new Set(sessions.map(({ owner }) => owner))];
+      const gone = await findGoneOwners(db, owners, clock() / 1000);
+      for (const stored of sessions)
+        if (gone.has(stored.owner) && (await deleteSession(db, stored))) await deleteQueue(db, stored.session);
+    }
   }
-}
-
-/** @param now epoch seconds */
-async function removeUnowned(db: Database, sessions: readonly OfflineSession[], now: number): Promise<void> {
-  const owners = [...new Set(sessions.map(({ owner }) => owner))];
-  const gone = await findGoneOwners(db, owners, now);
-  for (const stored of sessions)
-    if (gone.has(stored.owner) && (await deleteSession(db, stored))) await deleteQueue(db, stored.session);
+  return startPeriodicJob({ db, log, name: 'mqtt-sweep', period_ms: sweep_period_ms, work });
 }

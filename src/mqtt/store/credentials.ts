@@ -40,11 +40,15 @@ export async function updateCredentials(ctx: OperationContext, id: string, login
 /** Deletes credentials; the topics stay. @throws AppError notFound (4041) */
 export async function removeCredentials(ctx: OperationContext, id: string): Promise<void> {
   await assertWithinReach(ctx, device, id);
+  await removeOfDevice(ctx, mqttcredentials.plural, { device: id });
+}
+
+/** @throws AppError notFound (4041) */
+async function removeOfDevice(ctx: OperationContext, plural: string, query: object): Promise<void> {
   const { store, account } = ctx;
-  const options = { projection: { device: 1, parent: 1, username: 1 }, maxTimeMS: read_limit_ms };
-  const credentials = await credentialsOf(store.db).findOne({ account, device: id }, options);
-  if (credentials === null || !(await removeLeaf(ctx, mqttcredentials.plural, credentials)))
-    throw new AppError('notFound');
+  const options = { projection: { device: 1, parent: 1, username: 1, name: 1 }, maxTimeMS: read_limit_ms };
+  const stored = await store.db.collection(plural).findOne({ account, ...query }, options);
+  if (stored === null || !(await removeLeaf(ctx, plural, stored))) throw new AppError('notFound');
 }
 
 /** Longer than a topic can take to be written or deleted after it was announced. */
@@ -84,11 +88,8 @@ async function announceTopicChange({ store, account, now }: OperationContext, id
 /** @throws AppError notFound (4041) */
 export async function removeTopic(ctx: OperationContext, id: string, name: string): Promise<void> {
   await assertWithinReach(ctx, device, id);
-  const { store, account } = ctx;
   await announceTopicChange(ctx, id);
-  const options = { projection: { device: 1, parent: 1, name: 1 }, maxTimeMS: read_limit_ms };
-  const stored = await topicsOf(store.db).findOne({ account, device: id, name }, options);
-  if (stored === null || !(await removeLeaf(ctx, topic.plural, stored))) throw new AppError('notFound');
+  await removeOfDevice(ctx, topic.plural, { device: id, name });
 }
 
 async function insertUnderDevice(ctx: OperationContext, plural: string, id: string, fields: object): Promise<void> {
