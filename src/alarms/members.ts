@@ -1,4 +1,3 @@
-import { AppError } from '../errors.js';
 import { getOrStart } from '../lib/promises.js';
 import { findMatchingDevices } from '../objects/saved-filters.js';
 import type { EvaluationDeps } from './evaluate.js';
@@ -20,13 +19,7 @@ export function createMemberLookup({ store, clock }: EvaluationDeps, devices: It
   async function findMembers(account: string, filter: string): Promise<ReadonlySet<string>> {
     const ids = candidates.filter((each) => each.account === account).map(({ id_developer }) => id_developer);
     const scope = { store, account, now: Math.floor(clock() / 1000), limit: undefined };
-    try {
-      return await findMatchingDevices(scope, filter, ids);
-    } catch (error) {
-      // what it compares is not declared any more
-      if (error instanceof AppError && error.failure === 'badParameter') return new Set();
-      throw error;
-    }
+    return findMatchingDevices(scope, filter, ids);
   }
 
   return async (rule, device) => {

@@ -7,7 +7,7 @@ import type { CountScope } from './cached-counts.js';
 import { planClustered } from './clustered.js';
 import type { Id } from './ids.js';
 import { deriveFilterIndex, deriveIndexes, findNearestParent, type Index, isUnique, sortPaths } from './indexes.js';
-import { buildBelowCondition, isPlaced, limitRequest, type Reach } from './reach.js';
+import { buildBelowCondition, isPlaced, limitFilter, type Reach } from './reach.js';
 
 /** Query, order and index of a list. */
 export interface QueryPlan {
@@ -44,33 +44,33 @@ const indexes = new Map(
  * @param within narrows the list to the children of a parent: `{field: identifier}`
  * @throws AppError forbidden (4031) for a type that limited keys may not see
  */
-export function planQuery(listed: ListedType, reach: Reach, asked: SelectingRequest, within: Values = {}): QueryPlan {
+export function planQuery(listed: ListedType, reach: Reach, request: SelectingRequest, within: Values = {}): QueryPlan {
   const { account, limit } = reach;
-  const request = limitRequest(limit, listed, asked, within);
-  if (listed.clusteredBy !== undefined) return planClustered(listed, listed.clusteredBy, account, request, within);
+  const { sort } = request;
+  const filter = limitFilter(limit, listed, request, within);
+  if (listed.clusteredBy !== undefined)
+    return planClustered(listed, listed.clusteredBy, account, { filter, sort }, within);
   // one object at most, or conditions that no hint fits
-  if (limit !== undefined && isPlaced(listed.plural) && '_id' in request.filter)
-    return { filter: { $and: [{ account }, within, request.filter] }, sort: {}, hint: { _id: 1 } };
-  const { key, direction } = request.sort;
-  const isBelow = isImplied(listed, request, within);
-  const { ancestors: _, ...others } = request.filter;
+  if (limit !== undefined && isPlaced(listed.plural) && '_id' in filter)
+    return { filter: { $and: [{ account }, within, filter] }, sort: {}, hint: { _id: 1 } };
+  // all that is below the nearest parent are its children
+  const nearest = findNearestParent(listed);
+  const isBelow = 'ancestors' in filter && Object.keys(within).every((field) => field === nearest);
+  const place = isBelow ? { account } : { account, ...within };
+  const { ancestors: _, ...others } = filter;
   // children of a parent are in its index, whatever else is above them
-  const conditions: Values = isBelow ? request.filter : { ...within, ...others };
+  const conditions: Values = isBelow ? filter : { ...within, ...others };
   const equalityPaths = pathsOf(conditions).filter((path) => isEquality(conditions[path]));
   // at most one object matches
-  const order = isUnique(listed, equalityPaths) ? [] : sortPaths(listed, key);
+  const order = isUnique(listed, equalityPaths) ? [] : sortPaths(listed, sort.key);
   const chosen = chooseIndexes(listed, pathsOf(conditions), ['account', ...equalityPaths], order);
   return {
-    filter: joinConditions({ account, ...(isBelow ? {} : within) }, request.filter),
-    sort: Object.fromEntries(order.map((path) => [path, direction])),
+    filter: Object.keys(filter).length === 0 ? place : { $and: [place, filter] },
+    sort: Object.fromEntries(order.map((path) => [path, sort.direction])),
     ...chosen,
-    ...(chosen.hint === undefined && planCandidates(listed, reach, conditions, { key, order })),
-    ...buildScope(listed, account, isBelow ? {} : within, request.filter),
+    ...(chosen.hint === undefined && planCandidates(listed, reach, conditions, { key: sort.key, order })),
+    ...buildScope(listed, place, filter),
   };
-}
-
-function joinConditions(place: Values, filter: Values): Values {
-  return Object.keys(filter).length === 0 ? place : { $and: [place, filter] };
 }
 
 /** Plans a list whose conditions no index has together. The database chooses for sorts of unlimited operations. */
@@ -93,10 +93,8 @@ function findCandidates(listed: ListedType, account: string, conditions: Values)
   if ('location' in conditions) return [];
   for (const { key, partialFilterExpression = {} } of indexes.get(listed.plural) ?? []) {
     const [, ...keys] = Object.keys(key);
-    const narrowed = keys.slice(
-      0,
-      keys.findIndex((path) => !(path in conditions)),
-    );
+    const end = keys.findIndex((path) => !(path in conditions));
+    const narrowed = keys.slice(0, end);
     const [first] = narrowed;
     const isHeld = Object.entries(partialFilterExpression).every(
       ([path, part]) =>
@@ -116,13 +114,13 @@ function firstOfAll(condition: unknown): unknown {
   return $all === undefined ? condition : buildBelowCondition($all.slice(0, 1));
 }
 
-function buildScope(listed: ListedType, account: string, within: Values, filter: Values): Pick<QueryPlan, 'scope'> {
+function buildScope(listed: ListedType, place: CountScope, filter: Values): Pick<QueryPlan, 'scope'> {
   // children of one object (streams, configs) change too fast, and what limits divide by itself as well
   if (listed.parentField !== undefined || typeof listed.forLimited === 'function') return {};
   const isCountable = Object.entries(filter).every(
-    ([path, condition]) => /^[^$.]+$/.test(path) && !(path in within) && isEquality(condition),
+    ([path, condition]) => /^[^$.]+$/.test(path) && !(path in place) && isEquality(condition),
   );
-  return isCountable ? { scope: { account, ...within, ...filter } } : {};
+  return isCountable ? { scope: { ...place, ...filter } } : {};
 }
 
 /** Reports whether nothing but the account is compared. */
@@ -142,12 +140,6 @@ export function findCovering(listed: ListedType, paths: readonly string[]): Inde
     // an index of an array does not hold its order
     return isComplete && paths.every((path) => path in key && path !== 'ancestors') && !('location' in key);
   });
-}
-
-/** Reports whether all that is below a parent are its children, so that the condition on `ancestors` suffices. */
-function isImplied(listed: ListedType, request: SelectingRequest, within: Values): boolean {
-  const nearest = findNearestParent(listed);
-  return 'ancestors' in request.filter && Object.keys(within).every((field) => field === nearest);
 }
 
 /** Chooses the index by the conditions that an index narrows; one that compares every object decides only if it is alone. */

@@ -2,7 +2,6 @@ import { AppError } from '../errors.js';
 import { limitCollections } from '../resources/api-key.js';
 import { device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
-import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import { getId, getIds } from '../serialize/bson.js';
 import { type Id, readIdTime } from './ids.js';
@@ -55,33 +54,27 @@ export function buildPlaceCondition(
 }
 
 /**
- * Narrows a list to what a limit leaves. Lists below a device are read after the device was found within reach.
+ * Narrows the filter of a list to what a limit leaves. Lists below a device are read after the device was found within reach.
  * @throws AppError forbidden (4031) for types that limited keys may not see
  */
-export function limitRequest<Request extends Pick<ListRequest, 'filter'> & Partial<Pick<ListRequest, 'params'>>>(
+export function limitFilter(
   limit: KeyLimit | undefined,
   listed: ListedType,
-  request: Request,
+  { filter, params }: { filter: Values; params?: Values },
   within: Values = {},
-): Request {
-  if (limit === undefined || listed.forLimited === 'all') return request;
-  const { filter } = request;
+): Values {
+  if (limit === undefined || listed.forLimited === 'all') return filter;
   if (isPlaced(listed.plural)) {
     const { _id, ancestors } = buildPlaceCondition(limit, listed);
-    if (_id !== undefined) return { ...request, filter: { ...filter, _id } };
-    return { ...request, filter: { ...filter, ancestors: joinBelow(filter.ancestors, ancestors) } };
+    return _id === undefined ? { ...filter, ancestors: joinBelow(filter.ancestors, ancestors) } : { ...filter, _id };
   }
   if (typeof listed.forLimited === 'function')
-    return {
-      ...request,
-      filter: { $and: [filter, listed.forLimited({ ...limit, created_ms: readIdTime(limit._id) })] },
-    };
+    return { $and: [filter, listed.forLimited({ ...limit, created_ms: readIdTime(limit._id) })] };
   const isOfDevice = listed.parentField === 'device' && listed.parentCollections.device === device.plural;
   // the device of a clustered list was looked up with the limit
-  if (isOfDevice && within['_id.device'] !== undefined) return request;
-  if (isOfDevice && limit.plural === device.plural)
-    return { ...request, filter: { $and: [filter, { device: limit.id_developer }] } };
-  if (isOfDevice && (within.device ?? request.params?.device) !== undefined) return request;
+  if (isOfDevice && within['_id.device'] !== undefined) return filter;
+  if (isOfDevice && limit.plural === device.plural) return { $and: [filter, { device: limit.id_developer }] };
+  if (isOfDevice && (within.device ?? params?.device) !== undefined) return filter;
   throw new AppError('forbidden');
 }
 

@@ -1,6 +1,5 @@
 import mongoose, { type mongo } from 'mongoose';
 import { parseClusterTime } from '../db/cluster-time.js';
-import { AppError } from '../errors.js';
 import type { Ancestors } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';
 import { findMatchingDevices } from '../objects/saved-filters.js';
@@ -29,17 +28,11 @@ export function createEventFilter(store: Store): IsSelectedByFilter {
     const isAmong = async (atClusterTime?: mongo.Timestamp) =>
       (await findMatchingDevices(scope, filter, [id_developer], { atClusterTime, ancestors })).has(id_developer);
     const changed_at = parseClusterTime(_id);
-    try {
-      return await isAmong(type === removed ? precedingTime(changed_at) : changed_at).catch((error: unknown) => {
-        if (!isHistoryLost(error)) throw error;
-        // a deleted device cannot be read any more: rather one event too many than one too few
-        return type === removed ? true : isAmong();
-      });
-    } catch (error) {
-      // there is no such filter, or what it compares is not declared any more
-      if (error instanceof AppError && error.failure === 'badParameter') return false;
-      throw error;
-    }
+    return isAmong(type === removed ? precedingTime(changed_at) : changed_at).catch((error: unknown) => {
+      if (!isHistoryLost(error)) throw error;
+      // a deleted device cannot be read any more: rather one event too many than one too few
+      return type === removed ? true : isAmong();
+    });
   };
 }
 

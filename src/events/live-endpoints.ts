@@ -1,4 +1,4 @@
-import { limitRequest } from '../db/reach.js';
+import { limitFilter } from '../db/reach.js';
 import type { Endpoint } from '../http/context.js';
 import { openFeed } from '../http/live/feed.js';
 import { createResumeParameter, feedDescription, readResumeId } from '../http/live/resume.js';
@@ -50,9 +50,7 @@ export function liveEventEndpoints({ source, isSelectedByFilter }: FeedDeps, sen
         });
         const { filter: saved } = values;
         if (typeof saved === 'string') await assertFilterApplies(ctx, saved);
-        const { filter: narrowed } = limitRequest(ctx.limit, event, {
-          filter: buildListFilter(event, values, ctx.now),
-        });
+        const narrowed = limitFilter(ctx.limit, event, { filter: buildListFilter(event, values, ctx.now) });
         const query = {
           ...createEventQuery(ctx.account, narrowed),
           ...(typeof saved === 'string' && {

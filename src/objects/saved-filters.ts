@@ -51,10 +51,19 @@ export async function loadSavedFilter(
 }
 
 /**
- * Finds which of these devices match a saved filter, now or at an earlier moment.
- * @param ids identifiers @throws AppError badParameter (4004) without the filter
+ * Finds which of these devices match a saved filter, now or at an earlier moment: none if there is no such filter, or what it
+ * compares is not declared any more. @param ids identifiers
  */
 export async function findMatchingDevices(
+  ...[scope, filter, ids, moment]: Parameters<typeof matchDevices>
+): Promise<ReadonlySet<string>> {
+  return matchDevices(scope, filter, ids, moment).catch((error: unknown) => {
+    if (error instanceof AppError && error.failure === 'badParameter') return new Set<string>();
+    throw error;
+  });
+}
+
+async function matchDevices(
   scope: FilterScope,
   filter: string,
   ids: readonly string[],

@@ -26,26 +26,22 @@ export async function readPage(ctx: OperationContext, selection: ObjectSelection
   const shown = { ...query, ...(after && { limit: max + 1 }), ...(readConcern && { readConcern }) };
   // streams and configs may be large, and the first reply is held in memory as a whole
   const first_batch_size = listed.parentField === undefined ? undefined : 20;
-  const indexes = await chooseOrder(ctx, selection, { matching, max });
-  const { cursor, first } = await beginPage(
-    (options) => findInRanges(ctx, selection, { ...shown, ...options }, first_batch_size),
-    indexes,
+  const hints = await chooseHints(ctx, selection, { matching, max });
+  const { cursor, page } = await beginPage(hints, (options) =>
+    findInRanges(ctx, selection, { ...shown, ...options }, first_batch_size),
   );
-  const page = first.done === true ? [] : first.value;
   const all = prepend(page, cursor.exhausted ? cursor.batches : readInTurns(ctx, cursor.batches));
-  if (after !== undefined) {
+  if (after !== undefined && matching !== undefined) {
     const { batches, last } = limitToPage(all, { offset: 0, max }, true);
-    return { total_documents: matching ?? 0, batches, next: () => formatNext(listed, last()), summary };
+    return { total_documents: matching, batches, next: () => formatNext(listed, last()), summary };
   }
-  const isLastPage = page.length < max && cursor.exhausted;
-  if (isLastPage && (page.length > 0 || offset === 0))
-    return { total_documents: offset + page.length, batches: all, summary };
-  try {
-    return { total_documents: matching ?? (await count(ctx, selection)), batches: all, summary };
-  } catch (error) {
+  const isLastPage = page.length < max && cursor.exhausted && (page.length > 0 || offset === 0);
+  const close = async (error: unknown) => {
     await cursor.batches.return(undefined);
     throw error;
-  }
+  };
+  const total = isLastPage ? offset + page.length : (matching ?? (await count(ctx, selection).catch(close)));
+  return { total_documents: total, batches: all, summary };
 }
 
 /**
@@ -77,39 +73,36 @@ const walk_ms = 100;
 /** A longer page is not walked to: it may come in several replies, of which each would have this limit. */
 const max_walked = 200;
 
-/** Chooses the index of a page; `attempt` is one that may turn out to be slower, if the matches come late in it. */
-async function chooseOrder(
+/** Chooses the index of a page, after one that may turn out to be slower, if the matches come late in it. */
+async function chooseHints(
   ctx: OperationContext,
   { listed, hint, scanIndex, reachIndex }: ObjectSelection,
   { matching, max }: { matching: number | undefined; max: number },
-): Promise<{ index: Hint; attempt?: Hint }> {
+): Promise<Hint[]> {
   const attempt = scanIndex ?? reachIndex;
-  if (attempt === undefined || matching === undefined) return { index: hint };
+  if (attempt === undefined || matching === undefined) return [hint];
   if (scanIndex !== undefined) {
-    if (matching <= sort_threshold) return { index: hint };
+    if (matching <= sort_threshold) return [hint];
     // if a filter keeps most of a list, scanning the sort index costs only the objects left out; otherwise the matches are
     // found by the filter's index and sorted, which costs in proportion to their number
     const total = await ctx.store.counts.count(listed.plural, { account: ctx.account }, readOptions(scanIndex));
-    if (total - matching < matching / 2) return { index: scanIndex };
+    if (total - matching < matching / 2) return [scanIndex];
   }
-  return { index: hint, ...(max <= max_walked && { attempt }) };
+  return max <= max_walked ? [attempt, hint] : [hint];
 }
 
-/** Reads the first batch of a page. */
+/** Reads the first batch of a page, by the last index if another takes long. */
 async function beginPage(
+  [hint, ...others]: readonly Hint[],
   find: (options: ReturnType<typeof readOptions>) => RawCursor,
-  { index, attempt }: { index: Hint; attempt?: Hint },
-): Promise<{ cursor: RawCursor; first: IteratorResult<readonly Bson[]> }> {
-  const begin = async (options: ReturnType<typeof readOptions>) => {
-    const cursor = find(options);
-    return { cursor, first: await cursor.batches.next() };
-  };
-  if (attempt === undefined) return begin(readOptions(index));
+): Promise<{ cursor: RawCursor; page: readonly Bson[] }> {
+  const cursor = find({ ...readOptions(hint), ...(others.length > 0 && { maxTimeMS: walk_ms }) });
   try {
-    return await begin({ ...readOptions(attempt), maxTimeMS: walk_ms });
+    const first = await cursor.batches.next();
+    return { cursor, page: first.done === true ? [] : first.value };
   } catch (error) {
-    if (!isTimeout(error)) throw error;
-    return begin(readOptions(index));
+    if (others.length === 0 || !isTimeout(error)) throw error;
+    return beginPage(others, find);
   }
 }
 

@@ -25,7 +25,6 @@ let service: TestService;
 let admin: Api;
 const nodes = new Map<string, TreeNode>();
 const limited: Limited[] = [];
-const savedFilters: string[] = [];
 
 const nodeOf = (type: Type, id: string) => nodes.get(`${type} ${id}`);
 const nodesOf = (type: Type) => [...nodes.values()].filter((node) => node.type === type);
@@ -62,15 +61,6 @@ beforeAll(async () => {
       // the tree changes in place
       limited.push(Object.assign(node, { api: service.clientWith(key) }));
     }
-  const queries = [
-    'type=pump&properties.room=A',
-    'status=disconnected',
-    ...types.slice(0, -1).map((type) => `id_${type}=${encodeURIComponent(pick(nodesOf(type)).id)}`),
-  ];
-  for (const [at, query] of queries.entries()) {
-    expect((await admin.post('/filters/', { name: `f${at}`, query })).body.code).toBe(2001);
-    savedFilters.push(`f${at}@acme`);
-  }
   for (const { id } of nodesOf('device'))
     if (random() < 0.7)
       await admin.post(pathOf('devices', id, 'streams'), { at: 1_700_000_000, data: { v: random() } });
@@ -108,7 +98,6 @@ function createFilter(type: Type): string {
           () => `status=${pick(['disconnected', 'no_status'])}`,
           () => '_t=str',
           () => `properties.room=${pick(['A', 'B'])}`,
-          () => `filter=${pick(savedFilters)}`,
           () => `geo_lon=2&geo_lat=2&geo_distance=${pick([50_000, 150_000])}`,
         ]
       : []),
