@@ -5,6 +5,7 @@ import { runRollingRestart } from '../checks/rolling-restart.js';
 import { findProgram } from '../support/service-process.js';
 import { drillBackup } from './backup.js';
 import { canMount, drillFullDisk } from './full-disk.js';
+import { drillImports, hasProxies } from './imports.js';
 import type { Outcome } from './outcome.js';
 
 /** Has no output of the steps between the lines of the table. */
@@ -44,6 +45,7 @@ const steps: readonly Step[] = [
       return { counted, faults: [...found.failed, ...found.faults] };
     },
   },
+  { name: 'import', lacks: !hasProxies() && 'nginx and HAProxy', run: drillImports },
   { name: 'full disk', lacks: !canMount() && 'the right to mount', run: drillFullDisk },
 ];
 
