@@ -79,6 +79,10 @@ it('leaves a connection without a header as it is, and gives up one that ends', 
   const cut = new PassThrough();
   cut.end('PROXY TCP4');
   await expect(takeProxyHeader(cut)).rejects.toThrow('closed');
+  const reset = new PassThrough();
+  const taken = takeProxyHeader(reset);
+  reset.destroy();
+  await expect(taken).rejects.toThrow('closed');
 });
 
 const find = (peer: string | undefined, forwarded?: string) =>

@@ -1,6 +1,6 @@
-import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import ipaddr from 'ipaddr.js';
+import { runUntilTimeLimit } from '../../lib/time-limit.js';
 
 /** The header of the PROXY protocol with which a proxy begins a connection. */
 export interface ProxyHeader {
@@ -18,11 +18,8 @@ const max_text_bytes = 107;
 const max_binary_bytes = 4096;
 const fixed_bytes = 16;
 const max_port = 65_535;
-/** Bytes of one address in the binary form, by the family: IPv4 and IPv6. */
-const addressSizes = new Map([
-  [1, 4],
-  [2, 16],
-]);
+/** Bytes of one address in the binary form, by the family: IPv4, IPv6, and those without an IP address. */
+const addressSizes = [0, 4, 16, 0];
 
 const begins = (bytes: Buffer, signature: Buffer) =>
   bytes.subarray(0, signature.length).equals(signature.subarray(0, bytes.length));
@@ -63,12 +60,12 @@ function parseBinary(bytes: Buffer): ProxyHeader | undefined {
   const [versionAndCommand = 0, familyAndTransport = 0] = bytes.subarray(binary_signature.length);
   const length = fixed_bytes + bytes.readUInt16BE(fixed_bytes - 2);
   const [family, transport] = [familyAndTransport >> 4, familyAndTransport & 0xf];
-  const isValid = /^2[01]$/.test(versionAndCommand.toString(16)) && family <= 3 && transport <= 2;
-  const size = addressSizes.get(family) ?? 0;
-  if (!isValid || length > max_binary_bytes) throw new Error('malformed');
+  const size = addressSizes[family];
+  const isValid = /^2[01]$/.test(versionAndCommand.toString(16)) && transport <= 2;
+  if (!isValid || size === undefined || length > max_binary_bytes) throw new Error('malformed');
   if (bytes.length < length) return undefined;
-  const isLocal = versionAndCommand === 0x20;
-  if (isLocal || size === 0) return { length };
+  // the proxy speaks for itself
+  if (versionAndCommand === 0x20 || size === 0) return { length };
   // source, destination and a port of each
   if (length < fixed_bytes + 2 * size + 4) throw new Error('malformed');
   const source = ipaddr.fromByteArray([...bytes.subarray(fixed_bytes, fixed_bytes + size)]);
@@ -81,28 +78,20 @@ const header_limit_ms = 10_000;
  * Takes the header of the PROXY protocol off a connection. @returns the address of the client, if the header has one
  * @throws Error if the header is malformed, not complete within 10 s, or the connection ends
  */
-export async function takeProxyHeader(stream: Duplex): Promise<string | undefined> {
-  const ended = new AbortController();
-  const { signal } = ended;
-  const timer = setTimeout(() => ended.abort(new Error('late')), header_limit_ms);
-  const leave = () => ended.abort(new Error('closed'));
-  stream.once('end', leave).once('close', leave);
-  try {
-    for (let bytes = Buffer.alloc(0); ; ) {
-      const chunk: Buffer | null = stream.read();
-      if (chunk === null) {
-        await once(stream, 'readable', { signal }).catch(() => undefined);
-        signal.throwIfAborted();
-        continue;
-      }
+export function takeProxyHeader(stream: Duplex): Promise<string | undefined> {
+  return runUntilTimeLimit(header_limit_ms, undefined, async () => {
+    let bytes = Buffer.alloc(0);
+    const chunks = stream.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
+    for await (const chunk of chunks) {
       bytes = Buffer.concat([bytes, chunk]);
       const header = parseProxyHeader(bytes);
       if (header === undefined) continue;
       if (bytes.length > header.length) stream.unshift(bytes.subarray(header.length));
       return header.address;
     }
-  } finally {
-    clearTimeout(timer);
-    stream.off('end', leave).off('close', leave);
-  }
+    throw new Error('closed');
+  }).catch((error: unknown) => {
+    // health checks of proxies reset connections
+    throw stream.destroyed ? new Error('closed') : error;
+  });
 }
