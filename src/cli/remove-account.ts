@@ -8,7 +8,7 @@ import { finishLog } from '../events/log-reader.js';
 import { withPrefix } from '../mqtt/store/sessions.js';
 import { findAccounts } from '../objects/api-keys.js';
 import { measured_paths } from '../objects/measured-paths.js';
-import { alarm, device, stream } from '../resources/index.js';
+import { alarm, apikey, device, stream, valuereview } from '../resources/index.js';
 import { silentLog } from './find-database.js';
 
 /** A removal that was begun, in `maintenance` until it is complete. */
@@ -21,7 +21,7 @@ const settle_ms = 6000;
 /** A lease of a service that was killed ends after 5 s. */
 const log_limit_ms = 30_000;
 
-/** What lets somebody or something write to the account is deleted first, then what all else is below. */
+/** Deleted first: logins, and the devices that all streams and states belong to. */
 const firstCollections = ['apikeys', 'mqttcredentials', 'webhooks', 'filestores', device.plural];
 
 /** Selections of collections whose documents do not name the account in `account`. */
@@ -40,58 +40,43 @@ function endingWith(account: string, beginning = ''): RegExp {
   return new RegExp(`${beginning}.*@${account.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`, 's');
 }
 
-type DeleteDependents = (
-  collection: (name: string) => Collection,
-  documents: readonly StoredDocument[],
-) => Promise<unknown>;
-
 /** Deletes what only these documents lead to. */
-const dependents: ReadonlyMap<string, DeleteDependents> = new Map<string, DeleteDependents>([
-  [
-    device.plural,
-    async (collection, documents) => {
-      const devices = { $in: documents.map(({ _id }) => _id) };
-      // a batch of streams, and so its review, may be of several accounts
-      await collection('device_value_reviews').updateMany({ devices }, { $pull: { devices } } as object);
-      await collection('device_value_reviews').deleteMany({ devices: [] });
-    },
-  ],
-  [
-    'mqtt_sessions',
-    async (collection, documents) => {
-      const $or = documents.map(({ session }) => ({ _id: withPrefix(String(session)) }));
-      for (const name of ['mqtt_queue', 'mqtt_received']) await collection(name).deleteMany({ $or } as object);
-    },
-  ],
-  [
-    'apikeys',
-    (collection, documents) =>
-      collection('mqttclients').deleteMany({ owner: { $in: documents.map(({ id }) => `key ${id}`) } }),
-  ],
-  [
-    'bulkchanges',
-    (collection, documents) => collection('bulkchanges').deleteMany({ root: { $in: documents.map(({ _id }) => _id) } }),
-  ],
-]);
+async function deleteDependents(
+  { access: { collection } }: ToolConnection,
+  name: string,
+  documents: readonly StoredDocument[],
+): Promise<void> {
+  const ids = { $in: documents.map(({ _id }) => _id) };
+  if (name === device.plural) {
+    // a batch of streams, and so its review, may be of several accounts
+    const reviews = collection(valuereview.plural);
+    await reviews.updateMany({ devices: ids }, { $pull: { devices: ids } } as object);
+    await reviews.deleteMany({ devices: [] });
+  } else if (name === 'mqtt_sessions') {
+    const $or = documents.map(({ session }) => ({ _id: withPrefix(String(session)) }));
+    for (const queue of ['mqtt_queue', 'mqtt_received']) await collection(queue).deleteMany({ $or } as object);
+  } else if (name === apikey.plural)
+    await collection('mqttclients').deleteMany({ owner: { $in: documents.map(({ id }) => `key ${id}`) } });
+  else if (name === 'bulkchanges') await collection(name).deleteMany({ root: ids });
+}
 
 /** Deletes the documents of an account once. @returns their number */
 async function deleteDocuments(
-  { db, access }: ToolConnection,
+  connection: ToolConnection,
   account: string,
   showProgress: (deleted: number) => void,
 ): Promise<number> {
+  const { db, access } = connection;
   const listed = await db.listCollections({ type: 'collection' }, { nameOnly: true }).toArray();
   const names = listed.map(({ name }) => name).filter((name) => !name.startsWith('system.'));
   const others = names.filter((name) => !firstCollections.includes(name));
   let deleted = 0;
   for (const name of [...firstCollections, ...others]) {
-    const filter = selectDocuments(name, account);
-    const deleteDependents = dependents.get(name);
-    deleted += await deleteInChunks(access.collection(name), filter, {
+    deleted += await deleteInChunks(access.collection(name), selectDocuments(name, account), {
       projection: { id: 1, session: 1 },
       maxTimeMS: 0,
       async beforeDelete(documents) {
-        await deleteDependents?.(access.collection, documents);
+        await deleteDependents(connection, name, documents);
         showProgress(documents.length);
       },
     });

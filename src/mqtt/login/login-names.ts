@@ -59,9 +59,10 @@ export function formatName({ account, device, key_id, username, client_id, ip }:
 
 /** Replaces what may be a key in a topic: the first level of the topics of a key and of `{key}/streams`, and what looks like one. */
 export function redactTopic(topic: string, permissions?: TopicPermissions): string {
-  const [first = '', ...levels] = topic.slice(0, max_length).split('/');
+  const [first = '', ...levels] = topic.split('/');
   const isOfStreams = /^(?:streams|status)$/.test(levels.join('/'));
   const mayBeKey = !/@|%40/.test(first) && (permissions?.kind === 'key' || isOfStreams);
   const shown = mayBeKey || (permissions !== undefined && isKeyLevel(permissions, first)) ? '***' : first;
-  return [shown, ...levels].map((level) => (keyForm.test(level) ? '***' : level)).join('/');
+  const redacted = [shown, ...levels].map((level) => (keyForm.test(level) ? '***' : level));
+  return redacted.join('/').slice(0, max_length);
 }

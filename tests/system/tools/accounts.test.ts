@@ -172,7 +172,7 @@ it('removes all that an account has while the service runs, also after a kill -9
     /^acme\t\d devices\tremoval interrupted: repeat it\ndemo\t0 devices\nglobex\t2 devices\n$/,
   );
 
-  // somebody goes on sending meanwhile
+  // a client continues to send
   const completing = runTool('accounts', ['remove', 'acme'], env);
   await waitUntil(async () => (await post()).status === 401);
   expect((await completing).out).toMatch(/^removed acme: \d+ documents\n$/);
