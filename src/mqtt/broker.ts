@@ -63,7 +63,7 @@ interface Options {
   metrics: BrokerMetrics;
   /** Epoch milliseconds. */
   clock: () => number;
-  /** Networks of proxies that tell the addresses of their clients. */
+  /** Networks of proxies whose X-Forwarded-For and PROXY protocol are believed. */
   trusted_proxies: readonly string[];
 }
 
