@@ -240,7 +240,6 @@ describe('the last value', () => {
     expect(await namesAt('latest.bar_from=2', limited)).toBe('j');
     expect(await namesAt('sort=latest.bar', limited)).toBe('hj');
     expect(await namesAt('sort=latest.bar&order=-1', limited)).toBe('jh');
-    expect(await namesAt('filter=Early@gauges', limited)).toBe('j');
     expect((await limited.patch('/devices/?latest.bar_from=2', { sensor: 'x' })).body.details).toEqual({ matched: 1 });
     const own = await api.post('/apikeys/', { username: 'lina', scope: 'read', id_device: 'b@gauges' });
     const ofDevice = ctx.service.clientWith(own.body.details.key);
