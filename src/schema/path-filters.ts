@@ -92,8 +92,11 @@ function parseCondition(
     if (fault !== undefined) faults[param] = fault;
     return { ...shared, operand: { exact: value } };
   }
-  const limit = bound.query?.(value, param, faults);
-  if (typeof limit !== 'number') return undefined;
+  const limit = bound.query?.(value, param, createFieldErrors());
+  if (typeof limit !== 'number') {
+    faults[param] = `must be a number as a bound of ${member}.${path.text}; ${param}_eq compares the path ${param}`;
+    return undefined;
+  }
   return { ...shared, operand: suffix === '_from' ? { from: limit } : { to: limit } };
 }
 

@@ -128,6 +128,12 @@ describe('a filter by properties', () => {
     expect(summarize(await api.patch(`/devices/?${query}`, { firmware: '9' }))).toContain(`4004`);
   });
 
+  it('names both meanings of a suffix where the value is no bound', async () => {
+    const { body } = await api.get('/devices/?properties.ship_to=ES');
+    const meanings = 'a bound of properties.ship; properties.ship_to_eq compares the path properties.ship_to';
+    expect(body.details).toEqual({ 'properties.ship_to': `must be a number as ${meanings}` });
+  });
+
   it('takes three paths, of which a range and two spellings are one', async () => {
     const range = 'properties.volts_from=1&properties.volts_to=99&properties.volts=12';
     expect(await namesAt(`${range}&properties.colour=red&properties.at.room=A&properties./at/room=A`)).toBe('ac');
