@@ -59,7 +59,7 @@ async function runInsert(
 ): Promise<InsertReply> {
   const sequence = new DocumentSequence('documents');
   for (const document of documents) sequence.push({}, document);
-  const insert = { insert: collection, documents: sequence, ordered: false, bypassDocumentValidation: true };
+  const insert = { insert: collection, documents: sequence, ordered: false };
   return (await db.command({ ...insert, writeConcern })) as InsertReply;
 }
 
