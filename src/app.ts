@@ -249,6 +249,11 @@ export function createApp(deps: AppDeps): App {
     base_path === '' ? '/' : base_path,
     chain(
       cors.share,
+      (_request, _response, next) => {
+        // while data is upgraded even unknown paths are refused (reference/configuration.md#start)
+        store.db.assertOpen();
+        next();
+      },
       forPrefix(linksPath.slice(0, -1), fileLinkRouter(storageDeps, clock)),
       matchRoute(createRouter(operations)),
       authenticate(keyring, openTokenLogin(config, store.db, log), admission, config.api_key_headers, clock),

@@ -1,6 +1,7 @@
 import type { mongo } from 'mongoose';
 import { commandSlots, commandTimes } from './commands/store.js';
-import type { Database, Log, StoredDocument } from './db/database.js';
+import type { DatabaseAccess, StoredDocument } from './db/database.js';
+import type { UpgradeContext } from './db/gate.js';
 import type { Id } from './db/ids.js';
 import { deriveIndexes, type Indexes } from './db/indexes.js';
 import { readInBatches } from './lib/batches.js';
@@ -17,19 +18,13 @@ import { bySuffixedPath, findSuffixedPaths } from './resources/suffixed-paths.js
 import { buildSearchText } from './schema/search.js';
 import { upgradeStreams } from './streams/upgrade.js';
 
-/** An upgrade of stored data: idempotent, and safe if several instances run it at once. */
+/** An upgrade of stored data: idempotent, as it may be interrupted at any point. */
 interface Migration {
   id: string;
-  run(db: Database, context: Context): Promise<void>;
+  run(db: DatabaseAccess, context: UpgradeContext): Promise<void>;
 }
 
-interface Context {
-  log: Log;
-  /** Aborts when the process ends. */
-  signal: AbortSignal;
-}
-
-/** In order of execution. Released ids never change. `data_version` counts them. */
+/** In order of execution. Released ids never change. `data_version` counts them: earlier versions refuse the data. */
 export const migrations: readonly Migration[] = [
   { id: 'event-resource', run: (db) => dropIndex(db, event.plural, 'account_1_resource_1__id_1') },
   { id: 'bulk-pieces', run: upgradePieces },
@@ -68,24 +63,26 @@ export const indexes: Indexes = {
 };
 
 /** Upgrades data of earlier versions: each migration runs until it has succeeded once. */
-export async function migrate(db: Database, context: Context): Promise<void> {
+export async function migrate(db: DatabaseAccess, context: UpgradeContext): Promise<void> {
   const done = db.collection<{ _id: string; at: Date }>('migrations');
   const finished = new Set((await done.find().toArray()).map(({ _id }) => _id));
   for (const { id, run } of migrations) {
     if (finished.has(id)) continue;
+    context.signal.throwIfAborted();
+    await context.report(id);
     await run(db, context);
     await done.updateOne({ _id: id }, { $set: { at: new Date() } }, { upsert: true });
   }
 }
 
 /** Drops an index that is used no longer. */
-async function dropIndex(db: Database, plural: string, name: string): Promise<void> {
+async function dropIndex(db: DatabaseAccess, plural: string, name: string): Promise<void> {
   const collection = db.collection(plural);
   if (await collection.indexExists(name)) await collection.dropIndex(name);
 }
 
 /** Stores the ids of the objects above each object, level by level from the top. */
-async function addAncestors(db: Database): Promise<void> {
+async function addAncestors(db: DatabaseAccess): Promise<void> {
   for (const type of resources) {
     const { plural, ancestors, parentCollections } = type;
     if (ancestors.length === 0) continue;
@@ -118,7 +115,7 @@ async function addAncestors(db: Database): Promise<void> {
 }
 
 /** Lets search find objects that 0.2.0 has imported under their identifier. */
-async function addSearchText(db: Database): Promise<void> {
+async function addSearchText(db: DatabaseAccess): Promise<void> {
   const fields = ['name', 'id_developer', 'description'];
   // an update may have left null
   for (const { plural } of resources)
@@ -127,7 +124,7 @@ async function addSearchText(db: Database): Promise<void> {
 
 /** Sets fields of the objects that lack them, unless they have changed since they were read. */
 async function setMissing(
-  db: Database,
+  db: DatabaseAccess,
   plural: string,
   missing: object,
   fields: readonly string[],
@@ -147,7 +144,7 @@ async function setMissing(
 }
 
 /** Lets parameters find out which keys of properties end as they do. */
-async function addSuffixedPaths(db: Database): Promise<void> {
+async function addSuffixedPaths(db: DatabaseAccess): Promise<void> {
   const missing = { properties: { $exists: true }, suffixed_paths: { $exists: false } };
   for (const { plural } of [device, model])
     await setMissing(db, plural, missing, ['properties'], ({ properties }) => {

@@ -103,8 +103,8 @@ export async function startService(options: StartOptions): Promise<RunningProces
   const vault = openVault(secret_key);
   const maintenance = createMaintenance({ config, vault, log, clock, print });
   const { countCacheThreshold, max_selected } = options;
-  const { pool } = metrics;
-  const store = openStore({ uri, log, maintenance, indexes, pool, countCacheThreshold, max_selected });
+  const data = { upgrade: migrate, indexes };
+  const store = openStore({ uri, log, maintenance, ...data, pool: metrics.pool, countCacheThreshold, max_selected });
   const { db } = store;
   const isReady = async () => isServing && (await db.isReady());
   const { console_dir = config.console === 'on' ? builtConsole : undefined, providers, answer_limit_ms } = options;
@@ -266,7 +266,6 @@ function createMaintenance({
   let isInitialized = false;
   return async (store, signal) => {
     const { db } = store;
-    if (!isInitialized) await migrate(db, { log, signal });
     await finishChanges(store, [queueCommands], clock());
     await finishMoves(store);
     await finishRemovals(store);

@@ -188,7 +188,7 @@ async function sendKeys(target: Target, keys: readonly string[]): Promise<void> 
 async function countKeyLookups(target: Target): Promise<number> {
   const db = await target.database();
   const indexes = await db
-    .collection('apikeys')
+    .collection('keys')
     .aggregate([{ $indexStats: {} }])
     .toArray();
   return indexes

@@ -71,7 +71,7 @@ async function main(environment: Environment): Promise<void> {
 async function addCredentials({ client, db }: Fleet, password: string): Promise<void> {
   const username = deviceId(group, 0);
   await client.send('POST', `/mqttdevices/${username}/credentials/`, { username, password });
-  const stored = db.collection<StoredObject & { parent: mongo.UUID }>('mqttcredentials');
+  const stored = db.collection<StoredObject & { parent: mongo.UUID }>('mqtt_credentials');
   const sample = await stored.findOne({ username });
   if (sample === null) throw new Error('the credentials are not in the database');
   const newId = createIdGenerator(() => performance.timeOrigin + performance.now());

@@ -180,7 +180,7 @@ async function main({ folder, mongod, closers }: Environment): Promise<void> {
   closers.push(() => connection.close());
   const db = connection.db();
   // the bootstrap key of an earlier run is not known any more
-  await db.collection('apikeys').deleteMany({});
+  await db.collection('keys').deleteMany({});
   const service = await startService({ folder, uri, key });
   closers.push(service.stop);
   await prepare(createClient(service.url, key), db);

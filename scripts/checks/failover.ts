@@ -212,7 +212,7 @@ async function moveLease(
   instances: readonly ServiceProcess[],
 ): Promise<readonly [before: string, after: string]> {
   const read = async () => {
-    const found = await db.collection<{ _id: string; holder: string }>('leases').findOne({ _id: lease });
+    const found = await db.collection<{ _id: string; holder: string }>('held_leases').findOne({ _id: lease });
     return found?.holder ?? '';
   };
   const before = await read();

@@ -79,7 +79,7 @@ function freeze({ acknowledged, ...sender }: StreamSender): StreamSender {
 /** Counts the objects of the kinds that a client stores. */
 async function countAll(instance: Instance): Promise<string> {
   const db: mongo.Db = await instance.database();
-  const kinds = ['services', 'groups', 'devices', 'streams', 'mqttcredentials', 'apikeys', 'webhooks'];
+  const kinds = ['services', 'groups', 'devices', 'streams', 'mqtt_credentials', 'keys', 'webhooks'];
   const counts = await Promise.all(kinds.map((kind) => db.collection(kind).countDocuments()));
   return kinds.map((kind, index) => `${counts[index]} ${kind}`).join(', ');
 }

@@ -4,9 +4,11 @@ import { runFailover } from '../checks/failover.js';
 import { runRollingRestart } from '../checks/rolling-restart.js';
 import { findProgram } from '../support/service-process.js';
 import { drillBackup } from './backup.js';
+import { hasCommit, last_release } from './earlier-version.js';
 import { canMount, drillFullDisk } from './full-disk.js';
 import { drillImports, hasProxies } from './imports.js';
 import type { Outcome } from './outcome.js';
+import { drillUpgrade } from './upgrade.js';
 
 /** Has no output of the steps between the lines of the table. */
 const print = () => undefined;
@@ -21,6 +23,7 @@ interface Step {
 }
 
 const steps: readonly Step[] = [
+  { name: 'upgrade', lacks: !hasCommit(last_release) && 'the history of the repository', run: drillUpgrade },
   { name: 'backup and restore', run: drillBackup },
   {
     name: 'failover',

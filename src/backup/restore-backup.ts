@@ -96,8 +96,10 @@ async function assertEmpty(db: Db): Promise<void> {
   );
 }
 
+/** Drops the views as well by which earlier versions are locked out: their backups have collections of these names. */
 async function dropCollections(db: Db): Promise<void> {
-  for (const name of await listCollections(db)) await db.dropCollection(name);
+  const views = await db.listCollections({ type: 'view' }, { nameOnly: true }).toArray();
+  for (const name of [...views.map((view) => view.name), ...(await listCollections(db))]) await db.dropCollection(name);
 }
 
 /** Reads the file to its end. @throws StartError if it is not whole */

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { buildBounds } from '../db/clustered.js';
 import type { Collection, StoredDocument } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
+import { storedNameOf } from '../db/former-versions.js';
 import type { ToolConnection } from '../db/tool-connection.js';
 import { StartError } from '../errors.js';
 import { finishLog } from '../events/log-reader.js';
@@ -30,7 +31,7 @@ function selectDocuments(name: string, account: string): object {
   // only an alarm that was raised has `account`
   if (name === alarm.plural) return { tenant: account };
   if (name === 'mqtt_retained') return { _id: withPrefix(account) };
-  if (name === 'leases') return { _id: `${measured_paths} ${account}` };
+  if (name === storedNameOf('leases')) return { _id: `${measured_paths} ${account}` };
   if (name === 'identifier_counters') return { _id: endingWith(account) };
   return name === 'mqttclients' ? { owner: endingWith(account, '^device ') } : { account };
 }

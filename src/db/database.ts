@@ -31,9 +31,9 @@ export type Collection<T extends mongo.Document = StoredDocument> = mongo.Collec
 
 /** Collections and commands of a database. */
 export interface DatabaseAccess {
-  /** @throws AppError database (5031) while there is no connection */
+  /** @throws AppError database (5031) while there is no connection, or the data must not be used */
   collection<T extends mongo.Document = StoredDocument>(plural: string): Collection<T>;
-  /** Runs a command; 64-bit integers are not converted. @throws AppError database (5031) while there is no connection */
+  /** Runs a command; 64-bit integers are not converted. @throws AppError database (5031) as `collection` does */
   command(command: mongo.BSON.Document): Promise<mongo.BSON.Document>;
 }
 
@@ -46,6 +46,8 @@ export interface Database extends DatabaseAccess {
   firstId: Id;
   /** Resolves after the first attempt to connect and run maintenance, successful or not. Rejects with StartError if none can succeed. */
   attempted: Promise<void>;
+  /** @throws AppError database (5031) while the data is upgraded or must not be used */
+  assertOpen(): void;
   /** Reports whether the database answers, all indexes exist and no removal is unfinished. */
   isReady(): Promise<boolean>;
   /** Readiness as known without a query. */

@@ -66,6 +66,11 @@ export function isExistingNamespace(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 48;
 }
 
+/** True for a command on a collection that does not exist. */
+export function isMissingNamespace(error: unknown): boolean {
+  return error instanceof MongoServerError && error.code === 26;
+}
+
 /** Reports whether a command took longer than its limit; it may go on in the server. */
 export function isTimeout(error: unknown): boolean {
   return error instanceof MongoNetworkTimeoutError || (error instanceof MongoServerError && error.code === 50);

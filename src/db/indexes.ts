@@ -5,6 +5,7 @@ import type { StorageKind } from '../schema/fields.js';
 import type { Filter } from '../schema/filters.js';
 import type { ListedType, StoredType } from '../schema/resource.js';
 import { isExistingNamespace } from './driver-errors.js';
+import { storedNameOf } from './former-versions.js';
 
 /** A MongoDB index. Partial indexes leave out objects without the field, which then cost nothing. */
 export interface Index {
@@ -112,7 +113,11 @@ function schemaOf(type: StoredType): Schema {
     if (field.type.stored !== 'computed') definition[key] = mongooseTypes[field.type.stored];
   }
   const versionKey = type.versioned ? 'version' : false;
-  return new Schema(definition as SchemaDefinition, { ...schemaOptions, collection: type.plural, versionKey });
+  return new Schema(definition as SchemaDefinition, {
+    ...schemaOptions,
+    collection: storedNameOf(type.plural),
+    versionKey,
+  });
 }
 
 const schemaOptions = { strict: 'throw', autoIndex: false, autoCreate: false, bufferCommands: false } as const;
@@ -127,8 +132,8 @@ export function defineModels(connection: Connection, others: Indexes): void {
     if (indexes.length > 0) connection.model(name, schema);
   };
   for (const type of collections) define(type.name, schemaOf(type), deriveIndexes(type));
-  for (const [collection, indexes] of Object.entries(others))
-    define(collection, new Schema({}, { ...schemaOptions, collection }), indexes);
+  for (const [plural, indexes] of Object.entries(others))
+    define(plural, new Schema({}, { ...schemaOptions, collection: storedNameOf(plural) }), indexes);
 }
 
 /** Commands at a time: each needs a connection, which a start has to open first. */

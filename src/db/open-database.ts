@@ -3,7 +3,16 @@ import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
 import { findOutage } from '../lib/log.js';
 import { awaitLater } from '../lib/promises.js';
-import { type Collection, checkAddress, type Database, type Log, type StoredDocument } from './database.js';
+import {
+  type Collection,
+  checkAddress,
+  type Database,
+  type DatabaseAccess,
+  type Log,
+  type StoredDocument,
+} from './database.js';
+import { storedCommandOf, storedNameOf } from './former-versions.js';
+import { createGate, type DataUpgrade } from './gate.js';
 import { endIdleTransactions, formatAppName } from './idle-transactions.js';
 import { buildMinId, createIdGenerator } from './ids.js';
 import { defineModels, ensureIndexes, findMissingIndexes, type Indexes } from './indexes.js';
@@ -16,6 +25,8 @@ export interface DatabaseOptions {
   log: Log;
   /** Runs before ready, then every 10 s; must be safe to repeat. */
   maintenance: (stopped: AbortSignal) => Promise<void>;
+  /** Upgrades data of earlier versions; without it they are refused. */
+  upgrade?: DataUpgrade;
   /** Indexes beyond those of the declarations. */
   indexes?: Indexes;
   /** The clock of this machine, compared with that of the database; default: `Date.now`. */
@@ -27,6 +38,7 @@ export interface DatabaseOptions {
 const withoutPrimary: ReadonlySet<string> = new Set(['Unknown', 'ReplicaSetNoPrimary']);
 
 const maintenance_period_ms = 10_000;
+const version_period_ms = 5000;
 const retry_ms = 500;
 
 /** Majority-acknowledged, journaled writes; and a bound for every wait, which by default has none. */
@@ -46,7 +58,8 @@ const connectionOptions = {
  * Connects in the background and keeps trying: requests fail with 5031 until the database can be reached.
  * @throws StartError for a malformed address
  */
-export function openDatabase({ uri, log, maintenance, indexes = {}, wallClock, pool }: DatabaseOptions): Database {
+export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options }: DatabaseOptions): Database {
+  const { indexes = {}, wallClock } = options;
   const appName = formatAppName(checkAddress(uri));
   const connection = mongoose.createConnection();
   defineModels(connection, indexes);
@@ -57,6 +70,7 @@ export function openDatabase({ uri, log, maintenance, indexes = {}, wallClock, p
   let hasPrimary = false;
   let isMaintained = false;
   let wake = new AbortController();
+  let hasAttempted = false;
   let endAttempt: (outcome?: Promise<never>) => void = () => undefined;
   const attempted = awaitLater(
     new Promise<void>((resolve) => {
@@ -70,25 +84,39 @@ export function openDatabase({ uri, log, maintenance, indexes = {}, wallClock, p
     return connection.db;
   }
 
-  const database: Database = {
+  const access: DatabaseAccess = {
     collection<T extends mongo.Document>(plural: string) {
-      const collection = collections.get(plural) ?? connectedDb().collection<StoredDocument>(plural);
+      const collection = collections.get(plural) ?? connectedDb().collection<StoredDocument>(storedNameOf(plural));
       collections.set(plural, collection);
       return collection as unknown as Collection<T>;
     },
-    command: async (command) => connectedDb().command(command, { promoteLongs: false }),
+    command: async (command) => connectedDb().command(storedCommandOf(command), { promoteLongs: false }),
+  };
+  const createIndexes = () => ensureIndexes(connection);
+  const gate = createGate({ log, db: connectedDb, access, createIndexes, upgrade, stopped: stopped.signal });
+  const isKnownReady = () => isConnected && isMaintained && gate.isOpen();
+  const database: Database = {
+    collection(plural) {
+      gate.assertOpen();
+      return access.collection(plural);
+    },
+    async command(command) {
+      gate.assertOpen();
+      return access.command(command);
+    },
+    assertOpen: gate.assertOpen,
     newId,
     buildMinId,
     attempted,
     firstId: new mongoose.mongo.UUID('00000000-0000-7000-8000-000000000001'),
     async isReady() {
-      if (!isConnected || !isMaintained) return false;
+      if (!isKnownReady()) return false;
       return connectedDb()
         .command({ ping: 1, maxTimeMS: 1000 })
         .then(() => isMaintained)
         .catch(() => false);
     },
-    readState: () => ({ isReady: isConnected && isMaintained, hasPrimary, clock_offset_ms: clockWatch.offset() }),
+    readState: () => ({ isReady: isKnownReady(), hasPrimary, clock_offset_ms: clockWatch.offset() }),
     isClockRight: clockWatch.isRight,
     markNotReady() {
       isMaintained = false;
@@ -101,7 +129,7 @@ export function openDatabase({ uri, log, maintenance, indexes = {}, wallClock, p
     async close() {
       stopped.abort();
       wake.abort();
-      await maintaining;
+      await Promise.all([maintaining, watching]);
       await connection.close();
     },
   };
@@ -131,21 +159,19 @@ export function openDatabase({ uri, log, maintenance, indexes = {}, wallClock, p
     const missing = await findMissingIndexes(connection);
     if (missing.length === 0) return;
     isMaintained = false;
-    log.warn({ missing }, 'indexes are missing; building them again');
-    await ensureIndexes(connection);
+    if (hasAttempted) log.warn({ missing }, 'indexes are missing; building them again');
+    await createIndexes();
   }
 
   async function runMaintenance(): Promise<void> {
-    let hasIndexes = false;
-    let hasAttempted = false;
     let hasWarned = false;
     while (!stopped.signal.aborted) {
       wake = new AbortController();
       try {
         if (!isConnected) await connect();
         await clockWatch.measure(connectedDb());
-        await (hasIndexes ? verifyIndexes() : ensureIndexes(connection));
-        hasIndexes = true;
+        if (!gate.isOpen() || !(await gate.confirm())) await gate.open();
+        await verifyIndexes();
         await database.endIdleTransactions();
         await maintenance(stopped.signal);
         if (!wake.signal.aborted) {
@@ -155,13 +181,10 @@ export function openDatabase({ uri, log, maintenance, indexes = {}, wallClock, p
         hasWarned = false;
       } catch (error) {
         isMaintained = false;
-        if (error instanceof StartError) {
-          // the first one is the message of the process
-          if (hasAttempted) log.error({ reason: error.message }, 'the database cannot be used; stopping');
-          return endAttempt(awaitLater(Promise.reject(error)));
-        }
+        if (error instanceof StartError) return refuse(error);
         // of an outage the log writes a line a minute
-        if (!hasWarned || findOutage(error)) log.warn({ err: error }, 'database not ready; retrying');
+        if (!stopped.signal.aborted && (!hasWarned || findOutage(error)))
+          log.warn({ err: error }, 'database not ready; retrying');
         hasWarned = true;
       }
       endAttempt();
@@ -170,6 +193,34 @@ export function openDatabase({ uri, log, maintenance, indexes = {}, wallClock, p
       await sleep(isMaintained ? maintenance_period_ms : retry_ms, undefined, { signal: pause }).catch(() => undefined);
     }
   }
+
+  /** Sees within 5 s that another instance has begun to upgrade the data. */
+  async function watchVersion(): Promise<void> {
+    for (;;) {
+      await sleep(version_period_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
+      if (stopped.signal.aborted) return;
+      if (!gate.isOpen()) continue;
+      try {
+        if (!(await gate.confirm())) database.markNotReady();
+      } catch (error) {
+        if (error instanceof StartError) return refuse(error);
+      }
+    }
+  }
+
+  /** Ends all work on a database that this version cannot use; the details of 5031 say why. */
+  async function refuse(error: StartError): Promise<void> {
+    if (stopped.signal.aborted) return;
+    stopped.abort();
+    isMaintained = false;
+    gate.close(error.message);
+    // the first attempt gives the message of the process
+    if (hasAttempted) log.error({ reason: error.message }, 'the database cannot be used');
+    endAttempt(awaitLater(Promise.reject(error)));
+    await connection.close();
+  }
+
   const maintaining = awaitLater(runMaintenance());
+  const watching = awaitLater(watchVersion());
   return database;
 }

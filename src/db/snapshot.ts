@@ -2,6 +2,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
 import { waitForOperationTime } from './cluster-time.js';
+import { storedNameOf } from './former-versions.js';
 
 const { BSON, MongoServerError } = mongoose.mongo;
 
@@ -9,6 +10,7 @@ const { BSON, MongoServerError } = mongoose.mongo;
 export const processCollections: ReadonlySet<string> = new Set([
   'event_log',
   'instances',
+  storedNameOf('leases'),
   'leases',
   'maintenance',
   'mqtt_connections',

@@ -1,6 +1,7 @@
 import type { mongo } from 'mongoose';
 import type { Change } from '../db/change-stream.js';
 import type { DatabaseAccess } from '../db/database.js';
+import { storedNameOf } from '../db/former-versions.js';
 import type { Id } from '../db/ids.js';
 import type { Ancestors } from '../objects/ancestors.js';
 import { parseLastChange } from '../objects/last-change.js';
@@ -33,7 +34,8 @@ const loggedTypes: ReadonlyMap<string, LoggedType> = new Map(
   collections.flatMap(({ plural, name, fields, events }) =>
     events?.insert === undefined && events?.named === undefined
       ? []
-      : [[plural, { subject: name, ...events, fields }] as const],
+      : // changes of before an upgrade have the former name
+        [plural, storedNameOf(plural)].map((collection) => [collection, { subject: name, ...events, fields }] as const),
   ),
 );
 

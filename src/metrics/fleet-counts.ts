@@ -1,5 +1,6 @@
 import { countOpenAlarms, type OpenAlarms } from '../alarms/open-alarms.js';
 import { type Database, type Log, read_limit_ms } from '../db/database.js';
+import { storedNameOf } from '../db/former-versions.js';
 import { deriveFilterIndex } from '../db/indexes.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { byStatus, deriveStatus, type Status, statuses } from '../resources/device/status.js';
@@ -72,7 +73,7 @@ export function buildCountPipeline(now: number): object[] {
     },
     {
       $unionWith: {
-        coll: apikey.plural,
+        coll: storedNameOf(apikey.plural),
         pipeline: [
           { $sort: { account: 1, created_at: 1, _id: 1 } },
           { $group: { _id: '$account' } },

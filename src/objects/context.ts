@@ -1,7 +1,7 @@
 import { type BatchLoader, createLoader } from '../db/batching/loader.js';
 import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
 import { type CountCache, createCountCache } from '../db/cached-counts.js';
-import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import { type Database, read_limit_ms } from '../db/database.js';
 import type { KeyLimit } from '../db/key-limit.js';
 import { type DatabaseOptions, openDatabase } from '../db/open-database.js';
 import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
@@ -79,8 +79,8 @@ export function openStore({ countCacheThreshold, max_selected, maintenance, ...o
 export function createStore(db: Database, countCacheThreshold = 25_000, max_selected = 200_000): Store {
   return {
     db,
-    loader: oncePerCollection((plural) => createLoader(db.collection<StoredObject>(plural), read_limit_ms)),
-    updates: oncePerCollection((plural) => openUpdateBatcher(db.collection(plural), read_limit_ms)),
+    loader: oncePerCollection((plural) => createLoader(db, plural, read_limit_ms)),
+    updates: oncePerCollection((plural) => openUpdateBatcher(db, plural, read_limit_ms)),
     takeNumber: oncePerCollection((plural) => openSharedNames(db, plural)),
     counts: createCountCache(db.command, countCacheThreshold),
     lastStreams: createLastStreamCache(),

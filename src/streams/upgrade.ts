@@ -1,13 +1,11 @@
-import { randomUUID } from 'node:crypto';
 import type { mongo } from 'mongoose';
-import type { Collection, Database, Log } from '../db/database.js';
+import type { Collection, DatabaseAccess } from '../db/database.js';
 import { isExistingNamespace } from '../db/driver-errors.js';
+import type { UpgradeContext } from '../db/gate.js';
 import type { Id } from '../db/ids.js';
 import { clusteredOptions } from '../db/indexes.js';
-import { releaseLease, takeLease } from '../db/leased-job.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { insertIfAbsent } from '../db/raw-insert.js';
-import { splitIntoBatches } from '../lib/batches.js';
 import { runInParallel } from '../lib/parallel.js';
 import { awaitLater } from '../lib/promises.js';
 import { stream } from '../resources/index.js';
@@ -17,12 +15,10 @@ import { convertStreams, keyOf, updateNumber } from './convert-streams.js';
 /** The copy in progress; it replaces the collection when it is complete. */
 const copy = `${stream.plural}_upgrade`;
 const position_id = 'streams-upgrade';
-const reply_documents = 20_000;
-/** Documents of one insert, which ends long before a socket times out. */
-const insert_documents = 5000;
+/** Documents of one reply and insert, which ends long before a socket times out; so many at most are copied again. */
+const reply_documents = 5000;
 /** Rejected documents that are compared with the stored ones at a time. */
 const max_concurrent = 16;
-const lease_ms = 10_000;
 const report_period_ms = 5000;
 
 /** Progress of a copy. */
@@ -35,56 +31,40 @@ interface Position {
 
 /**
  * Copies streams of version 0.2.0, an index beside a heap, into a clustered collection, in order of their creation: what was
- * copied before an interruption is not copied again. @throws Error while another instance does it, or if `signal` aborts
+ * copied before an interruption is not copied again.
  */
-export async function upgradeStreams(db: Database, { log, signal }: { log: Log; signal: AbortSignal }): Promise<void> {
+export async function upgradeStreams(db: DatabaseAccess, context: UpgradeContext): Promise<void> {
   const streams = db.collection(stream.plural);
   if (await isClustered(streams)) return;
-  const holder = randomUUID();
-  const hold = async () => {
-    signal.throwIfAborted();
-    if ((await takeLease(db, position_id, holder, lease_ms, '')) === undefined)
-      throw new Error('another instance is copying the streams');
-  };
-  await hold();
-  try {
-    // another instance may have finished since
-    if (await isClustered(streams)) return;
-    await streams.db.createCollection(copy, clusteredOptions).catch((error: unknown) => {
-      if (!isExistingNamespace(error)) throw error;
-    });
-    await copyStreams(db, log, hold);
-    await streams.db.collection(copy).rename(stream.plural, { dropTarget: true });
-    await positionsIn(db).deleteOne({ _id: position_id });
-  } finally {
-    await releaseLease(db, position_id, holder);
-  }
+  await streams.db.createCollection(copy, clusteredOptions).catch((error: unknown) => {
+    if (!isExistingNamespace(error)) throw error;
+  });
+  await copyStreams(db, context);
+  context.signal.throwIfAborted();
+  await streams.db.collection(copy).rename(stream.plural, { dropTarget: true });
+  await positionsIn(db).deleteOne({ _id: position_id });
 }
 
 async function isClustered(streams: Pick<mongo.Collection, 'options'>): Promise<boolean> {
   return 'clusteredIndex' in (await streams.options());
 }
 
-function positionsIn(db: Database) {
+function positionsIn(db: DatabaseAccess) {
   return db.collection<mongo.Document & Position>('maintenance');
 }
 
-/** @param hold called before each insert */
-async function copyStreams(db: Database, log: Log, hold: () => Promise<void>): Promise<void> {
+async function copyStreams(db: DatabaseAccess, context: UpgradeContext): Promise<void> {
   const { db: database } = db.collection(stream.plural);
   const last = await positionsIn(db).findOne({ _id: position_id });
-  const report = createReport(log, await db.collection(stream.plural).estimatedDocumentCount(), last?.copied ?? 0);
+  const report = createReport(context, await db.collection(stream.plural).estimatedDocumentCount(), last?.copied ?? 0);
   let copied = last?.copied ?? 0;
   for await (const documents of readFrom(database, last?.after)) {
-    const converted = convertStreams(documents);
-    for (const batch of splitIntoBatches(converted, insert_documents)) {
-      await hold();
-      await insertOnce(database, batch);
-    }
+    context.signal.throwIfAborted();
+    await insertOnce(database, convertStreams(documents));
     copied += documents.length;
     const after = getId(documents.at(-1) as Uint8Array, '_id');
     await positionsIn(db).updateOne({ _id: position_id }, { $set: { after, copied } }, { upsert: true });
-    report(copied);
+    await report(copied);
   }
 }
 
@@ -124,15 +104,20 @@ async function* readFrom(db: mongo.Db, after: Id | undefined): AsyncGenerator<re
   }
 }
 
-/** Creates a function that logs the progress now and then. */
-function createReport(log: Log, total: number, before: number): (copied: number) => void {
+/** Creates a function that reports the progress, and logs it now and then. */
+function createReport(
+  { log, report }: UpgradeContext,
+  total: number,
+  before: number,
+): (copied: number) => Promise<void> {
   const startedAt = performance.now();
   let reported_at = Number.NEGATIVE_INFINITY;
-  return (copied) => {
+  return async (copied) => {
     const now = performance.now();
+    const percent = Math.floor((100 * copied) / Math.max(total, copied, 1));
+    await report(`streams: ${percent} %`);
     if (now - reported_at < report_period_ms && copied < total) return;
     reported_at = now;
-    const percent = Math.floor((100 * copied) / Math.max(total, copied, 1));
     const rate = (copied - before) / (now - startedAt);
     const remaining_s = Math.ceil(Math.max(0, total - copied) / rate / 1000);
     log.info({ copied, total, percent, remaining_s }, `streams are being upgraded: ${percent} %`);

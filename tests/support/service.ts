@@ -65,7 +65,11 @@ const eventJobs: readonly JobName[] = [
 ];
 
 /** Dependencies of an upgrade beside the database. */
-export const upgradeContext = { log: { info() {}, warn() {}, error() {} }, signal: new AbortController().signal };
+export const upgradeContext = {
+  log: { info() {}, warn() {}, error() {} },
+  signal: new AbortController().signal,
+  async report() {},
+};
 
 /** Starts the service in this process, over real HTTP and with a fresh database on the real mongod; ready when it returns. */
 export async function startTestService(options: Options = {}): Promise<TestService> {

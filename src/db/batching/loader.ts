@@ -1,5 +1,5 @@
 import { getString } from '../../serialize/bson.js';
-import type { Collection, StoredObject } from '../database.js';
+import type { Collection, DatabaseAccess, StoredObject } from '../database.js';
 import { findRejected } from '../driver-errors.js';
 import type { Id } from '../ids.js';
 import type { KeyLimit } from '../key-limit.js';
@@ -41,13 +41,14 @@ export interface StoredNode {
 }
 
 /** Creates the loader of a collection. @param maxTimeMS time limit of each read in the database */
-export function createLoader(collection: Collection<StoredObject>, maxTimeMS: number): BatchLoader {
-  const plural = collection.collectionName;
+export function createLoader(db: DatabaseAccess, plural: string, maxTimeMS: number): BatchLoader {
+  // asked for each command, which fails if the data must not be used any more
+  const open = () => db.collection<StoredObject>(plural);
   const { maxBatchSize } = limits;
   const find = createLookup<ResourceKey, Uint8Array>({
     async fetch(keys) {
       const documents = new Map<string, Uint8Array>();
-      for await (const batch of findRaw(collection, { filter: buildKeyQuery(keys), maxTimeMS }).batches)
+      for await (const batch of findRaw(open(), { filter: buildKeyQuery(keys), maxTimeMS }).batches)
         for (const bson of batch) documents.set(keyOfDocument(bson), bson);
       return documents;
     },
@@ -57,7 +58,7 @@ export function createLoader(collection: Collection<StoredObject>, maxTimeMS: nu
   });
   const locate = createLookup<ResourceKey, StoredNode>({
     async fetch(keys) {
-      const nodes = await findAll(collection, { filter: buildKeyQuery(keys), projection: nodeProjection, maxTimeMS });
+      const nodes = await findAll(open(), { filter: buildKeyQuery(keys), projection: nodeProjection, maxTimeMS });
       return new Map(nodes.map((node) => [keyOf({ account: node.account, id: node.id_developer }), toNode(node)]));
     },
     keyOf,
@@ -67,7 +68,7 @@ export function createLoader(collection: Collection<StoredObject>, maxTimeMS: nu
   const node = createLookup<Id, StoredNode>({
     async fetch(ids) {
       const filter = { _id: { $in: [...ids] } };
-      const nodes = await findAll(collection, { filter, projection: nodeProjection, maxTimeMS });
+      const nodes = await findAll(open(), { filter, projection: nodeProjection, maxTimeMS });
       return new Map(nodes.map((stored) => [String(stored._id), toNode(stored)]));
     },
     keyOf: String,
@@ -77,7 +78,7 @@ export function createLoader(collection: Collection<StoredObject>, maxTimeMS: nu
     find: withinReach(find, (limit, bson) => isDocumentWithin(limit, plural, bson)),
     locate: withinReach(locate, (limit, stored) => isWithin(limit, plural, stored)),
     node,
-    insert: createBatcher<StoredObject>((documents) => insert(collection, documents), {
+    insert: createBatcher<StoredObject>((documents) => insert(open(), documents), {
       ...limits,
       bytesOf: sizeOfOpaque,
     }),

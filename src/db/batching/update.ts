@@ -2,7 +2,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { AppError } from '../../errors.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { getString } from '../../serialize/bson.js';
-import type { Collection, StoredDocument } from '../database.js';
+import type { Collection, DatabaseAccess, StoredDocument } from '../database.js';
 import { sizeOfOpaque } from '../opaque-json.js';
 import { findRaw } from '../raw-find.js';
 import { createBatcher } from './batcher.js';
@@ -35,7 +35,10 @@ interface Job extends Update {
  * @param maxTimeMS upper bound of that read in the database
  * @returns a function that throws AppError database (5031) if the outcome is unknown
  */
-export function openUpdateBatcher(collection: Collection, maxTimeMS: number): ApplyUpdate {
+export function openUpdateBatcher(db: DatabaseAccess, plural: string, maxTimeMS: number): ApplyUpdate {
+  // asked for each command, which fails if the data must not be used any more
+  const open = () => db.collection(plural);
+
   /**
    * With `documentsReturnedIn`, which the driver sets for its cursors, errors of the database are parsed. Raw ones have no labels, so
    * that the driver does not retry them, and their `topologyVersion` makes it throw a TypeError and neglect the state of the server.
@@ -49,7 +52,7 @@ export function openUpdateBatcher(collection: Collection, maxTimeMS: number): Ap
       // messages about a taken name may be cut within a character
       enableUtf8Validation: false,
     } as const;
-    const changed = await collection.findOneAndUpdate(filter, update as mongo.UpdateFilter<StoredDocument>, options);
+    const changed = await open().findOneAndUpdate(filter, update as mongo.UpdateFilter<StoredDocument>, options);
     return changed === null ? undefined : (changed as unknown as Uint8Array);
   }
 
@@ -60,10 +63,10 @@ export function openUpdateBatcher(collection: Collection, maxTimeMS: number): Ap
       first.after = await updateOne(first);
       return errors;
     }
-    const { matched, rejected } = await bulkWrite(collection, jobs);
+    const { matched, rejected } = await bulkWrite(open(), jobs);
     const sent = jobs.filter((job) => !rejected.has(job));
     const documents = new Map<string, Uint8Array>();
-    for await (const batch of findRaw(collection, { filter: buildKeyQuery(sent), maxTimeMS }).batches)
+    for await (const batch of findRaw(open(), { filter: buildKeyQuery(sent), maxTimeMS }).batches)
       for (const bson of batch) documents.set(keyOfDocument(bson), bson);
     for (const job of sent) {
       const document = documents.get(keyOf(job));

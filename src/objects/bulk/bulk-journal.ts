@@ -1,6 +1,6 @@
 import mongoose from 'mongoose';
 import type { StoredNode } from '../../db/batching/loader.js';
-import type { Collection, Database } from '../../db/database.js';
+import type { Collection, Database, DatabaseAccess } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { resources } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
@@ -49,7 +49,7 @@ export interface ChangeRun extends Pick<ObjectSelection, 'unselected' | 'related
 }
 
 /** The entries of the journal, for the functions of all journals. */
-export function journalOf(db: Database): Collection {
+export function journalOf(db: DatabaseAccess): Collection {
   return db.collection('bulkchanges');
 }
 
@@ -114,7 +114,7 @@ export async function restoreRun(store: Store, root: ChangeRoot, actions: readon
 }
 
 /** Converts changes that version 0.2.0 left unfinished: it recorded a state, the nodes of each piece, and claims on objects. */
-export async function upgradePieces(db: Database): Promise<void> {
+export async function upgradePieces(db: DatabaseAccess): Promise<void> {
   const journal = journalOf(db);
   for await (const root of journal.find({ state: { $exists: true } })) {
     for await (const piece of journal.find({ root: root._id, nodes: { $exists: true } })) {

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
+import { storedNameOf } from '../../../src/db/former-versions.js';
 import { type Api, startTestService, type TestService } from '../../support/service.js';
 import { buildStreamDocument } from '../../support/stream-documents.js';
 
@@ -331,7 +332,7 @@ afterAll(async () => {
 
 /** Reads of the service, without its checks of the indexes. */
 const profilerFilter = (plural: string) => ({
-  ns: `${db.databaseName}.${plural}`,
+  ns: `${db.databaseName}.${storedNameOf(plural)}`,
   op: { $in: ['query', 'command'] },
   'command.listIndexes': { $exists: false },
 });
@@ -461,7 +462,7 @@ describe('a list of 10,100 devices', () => {
 
 describe('the indexes', () => {
   const indexes = async (plural: string) =>
-    (await db.collection(plural).indexes())
+    (await db.collection(storedNameOf(plural)).indexes())
       .map(({ key, unique, partialFilterExpression }) => ({ key: Object.keys(key), unique, partialFilterExpression }))
       .filter(({ key }) => key.join() !== '_id');
 

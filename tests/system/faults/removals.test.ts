@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
+import { storedNameOf } from '../../../src/db/former-versions.js';
 import { findOrphans } from '../../support/orphans.js';
 import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
 
@@ -7,7 +8,7 @@ type Db = mongoose.mongo.Db;
 
 const { UUID } = mongoose.mongo;
 const collections = ['projects', 'services', 'groups', 'assets', 'devices'];
-const childrenOfDevices = ['deviceconfigs', 'streams', 'mqttcredentials', 'mqtttopics', 'mqtt_retained'];
+const childrenOfDevices = ['deviceconfigs', 'streams', 'mqtt_credentials', 'mqtttopics', 'mqtt_retained'];
 
 let sandbox: Sandbox;
 
@@ -61,7 +62,7 @@ async function createTree(service: RunningService, db: Db, name: string, count: 
       ...pattern,
       ...(isStream ? { _id: { ...pattern?._id, device: id_developer } } : { _id: new UUID(), device: id_developer }),
       parent: _id,
-      ...(plural === 'mqttcredentials' && { username: id_developer }),
+      ...(plural === 'mqtt_credentials' && { username: id_developer }),
     })) as mongoose.mongo.Document[];
     await db.collection(plural).insertMany(children);
   }
@@ -76,7 +77,7 @@ const countsOfSmallTree = [1, 1, 1, 10, 40, 3, 3, 3, 3, 3];
 
 async function expectOnlySmallTree(service: RunningService, db: Db): Promise<void> {
   expect(await countDocuments(db)).toEqual(countsOfSmallTree);
-  expect(await findOrphans((plural) => db.collection(plural) as never)).toEqual([]);
+  expect(await findOrphans((plural) => db.collection(storedNameOf(plural)) as never)).toEqual([]);
   expect((await service.send('GET', '/devices/?max=1')).body.total_documents).toBe(40);
   expect((await service.send('GET', '/projects/big@demo/')).status).toBe(404);
 }
@@ -86,7 +87,7 @@ const interruptions: [string, (db: Db) => Promise<boolean>][] = [
   // what a majority has survives a kill of the database too
   [
     'once it is journaled',
-    async (db) => (await db.collection('removals', { readConcern: { level: 'majority' } }).countDocuments()) > 0,
+    async (db) => (await db.collection('removal_journal', { readConcern: { level: 'majority' } }).countDocuments()) > 0,
   ],
   ['once the group is deleted', async (db) => (await db.collection('groups').countDocuments()) === 1],
   ['while devices are deleted', async (db) => (await db.collection('devices').countDocuments()) < 2040],
@@ -112,7 +113,7 @@ describe('a deletion of 2,000 devices, interrupted', () => {
       if ((await response) === undefined && (await countDocuments(before)).join() !== countsOfSmallTree.join())
         interrupted++;
       // another instance waits until the killed one has been silent for 5 s
-      await before.collection('removals').updateMany({ done: false }, { $set: { beat_at: new Date(0) } });
+      await before.collection('removal_journal').updateMany({ done: false }, { $set: { beat_at: new Date(0) } });
       service = await sandbox.service(env);
       await expectOnlySmallTree(service, sandbox.database(await sandbox.embeddedUri()));
     }

@@ -71,7 +71,7 @@ describe('a clock that differs from that of the database', () => {
     const offset = /^clock_offset_seconds (\S+)$/m.exec((await wrong.send('GET', '/metrics')).text)?.[1];
     expect(Number(offset)).toBeCloseTo(100, -1);
     const countLeases = (...names: string[]) =>
-      db.collection<{ _id: string }>('leases').countDocuments({ _id: { $in: names } });
+      db.collection<{ _id: string }>('held_leases').countDocuments({ _id: { $in: names } });
     const jobs = ['status-watch', 'alarm-watch', 'alarm-scans', 'command-expiry', 'retention', 'stream-retention'];
     // a sign of each job that works
     await waitUntil(async () => (await countLeases('event-log')) === 1);

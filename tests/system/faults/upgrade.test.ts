@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { types } from 'node:util';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import mongoose, { type mongo } from 'mongoose';
+import { connectAsync } from 'mqtt';
 import { type Clients, createClients } from '../../support/mqtt.js';
 import { findFreePort, openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
 import { runTool } from '../../support/tools.js';
@@ -83,13 +84,30 @@ function databaseOptions() {
   return { MONGODB_URI: uri.href, SECRET_KEY: secret_key, BOOTSTRAP_API_KEY: key };
 }
 
-/** Log lines of an upgrade that is killed in the middle. */
-const interrupted = { log: '', copied: 0 };
+/** Log lines and answers of an upgrade that is killed in the middle. */
+const interrupted: { log: string; copied: number; answers: unknown[] } = { log: '', copied: 0, answers: [] };
 
 async function interruptUpgrade(): Promise<void> {
-  const upgrading = await sandbox.start(databaseOptions());
+  const port = await findFreePort();
+  const upgrading = await sandbox.service({ ...databaseOptions(), MQTT_PORT: String(port) }, { ready: false });
   const readOutput = () => upgrading.out() + upgrading.err();
   await waitUntil(() => readOutput().includes('streams are being upgraded'));
+  const login = connectAsync(`mqtt://127.0.0.1:${port}`, {
+    username: 'meter@demo',
+    password: 'any',
+    reconnectPeriod: 0,
+  });
+  const refusal = login.catch(({ code }) => code);
+  const stream = { data: { n: 1 } };
+  for (const [method, path, body] of [
+    ['GET', '/projects/'],
+    ['POST', '/devices/meter%40demo/streams/', stream],
+    ['GET', '/unknown/'],
+  ] as const)
+    interrupted.answers.push((await upgrading.send(method, path, body)).body);
+  for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/', '/console/'])
+    interrupted.answers.push((await upgrading.send('GET', path)).status);
+  interrupted.answers.push(await refusal);
   upgrading.kill('SIGKILL');
   await upgrading.ended;
   interrupted.log = readOutput();
@@ -171,6 +189,21 @@ it('is not ready while it copies the streams, says how far it is, and goes on af
   expect((await db.listCollections({ name: /^streams/ }).toArray()).map(({ name }) => name)).toEqual(['streams']);
   const times = await db.collection('streams').distinct('_id.at', { '_id.account': 'fleet' });
   expect(times.length).toBe(stream_count);
+});
+
+it('serves health, metrics and documents alone while it copies them', () => {
+  const refused = { code: 5031, message: 'BD error', details: { upgrade: expect.stringMatching(/^streams: \d+ %$/) } };
+  expect(interrupted.answers).toEqual([refused, refused, refused, 200, 503, 200, 200, 200, 200, 3]);
+});
+
+it('leaves views in place of what earlier versions need, which tell why they fail', async () => {
+  const moved = ['apikeys', 'instances', 'leases', 'mqttcredentials', 'removals'];
+  const views = await db.listCollections({ type: 'view' }).toArray();
+  expect(views.map(({ name }) => name).sort()).toEqual(moved);
+  for (const name of moved) {
+    await expect(db.collection(name).findOne({ digest: '' })).rejects.toThrow('version 0.3.0 or later');
+    await expect(db.collection(name).updateOne({}, { $set: { holder: '' } }, { upsert: true })).rejects.toThrow('view');
+  }
 });
 
 it('upgrades 100,000 streams of a device', async () => {

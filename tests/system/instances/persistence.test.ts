@@ -51,7 +51,7 @@ describe.each(['SIGTERM', 'SIGKILL'] as const)('after %s (reference/mqtt.md#sess
     await service.ended;
     const database = sandbox.database(processes.uri);
     // in earlier versions the session belonged to the credentials
-    const credentials = await database.collection('mqttcredentials').findOne({ username: receiver });
+    const credentials = await database.collection('mqtt_credentials').findOne({ username: receiver });
     const ofCredentials = { $set: { owner: `device ${credentials?._id}` } };
     await database.collection('mqtt_sessions').updateOne({ client_id: stays.clientId }, ofCredentials);
     service = await processes.start();
@@ -156,11 +156,12 @@ it('what deleted credentials and devices leave is deleted, although no client of
   await service.ended;
   // as earlier versions have stored retained messages
   await database.collection('mqtt_retained').updateMany({}, { $unset: { account: 1, device: 1, parent: 1 } });
-  await database.collection('migrations').deleteOne({ _id: 'retained-parents' as never });
-  await database.collection('mqttcredentials').deleteOne({ username: receiver });
+  const upgraded = ['data-version', 'retained-parents'] as never[];
+  await database.collection('migrations').deleteMany({ _id: { $in: upgraded } });
+  await database.collection('mqtt_credentials').deleteOne({ username: receiver });
   await database.collection('devices').deleteOne({ id_developer: receiver });
   // one instance sweeps in an hour
-  await database.collection('leases').deleteOne({ _id: 'mqtt-sweep' as never });
+  await database.collection('held_leases').deleteOne({ _id: 'mqtt-sweep' as never });
   service = await processes.start();
   const countSessions = (client_id: string) => database.collection('mqtt_sessions').countDocuments({ client_id });
   await waitUntil(async () => (await countSessions('swept')) === 0);

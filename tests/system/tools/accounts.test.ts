@@ -142,14 +142,14 @@ it('removes all that an account has while the service runs, also after a kill -9
   await db.collection('identifier_counters').insertMany(counters as never[]);
   const held = Object.keys(countsOf(selectOf('acme', await readAll())));
   const places =
-    'alarms apikeys bulkchanges commands device_states device_values deviceconfigs events filestores filters ' +
-    'identifier_counters mqtt_queue mqtt_retained mqtt_sessions mqttclients mqttcredentials mqtttopics removals streams ' +
+    'alarms bulkchanges commands device_states device_values deviceconfigs events filestores filters ' +
+    'identifier_counters keys mqtt_credentials mqtt_queue mqtt_retained mqtt_sessions mqttclients mqtttopics removal_journal streams ' +
     'tombstones webhooks webhook_retries webhook_states';
   expect(places.split(' ').filter((place) => !held.includes(place))).toEqual([]);
   // deliveries are tried again, and records of deletions end by themselves
   const stable = (all: Map<string, mongo.Document[]>) =>
     [...selectOf('globex', all)]
-      .filter(([name]) => !/^(?:webhook_.*|removals|tombstones)$/.test(name))
+      .filter(([name]) => !/^(?:webhook_.*|removal_journal|tombstones)$/.test(name))
       .flatMap(([name, documents]) => documents.map((document) => `${name} ${BSON.EJSON.stringify(document)}`))
       .sort();
   const globex = stable(await readAll());
@@ -164,7 +164,7 @@ it('removes all that an account has while the service runs, also after a kill -9
   expect((await post()).body.code).toBe(2001);
 
   const killed = startTool('accounts', ['remove', 'acme', '--confirm', '2'], env);
-  await waitUntil(async () => (await db.collection('apikeys').countDocuments({ account: 'acme' })) === 0);
+  await waitUntil(async () => (await db.collection('keys').countDocuments({ account: 'acme' })) === 0);
   killed.kill('SIGKILL');
   await killed.ended;
   const listed = await runTool('accounts', ['list'], env);

@@ -6,7 +6,7 @@ import { canMount, drillFullDisk } from '../../../scripts/drill/full-disk.js';
 it('restores backups of a running and of a stopped service, and tells no receiver of the original (operations.md#restore)', async () => {
   const { faults, counted } = await drillBackup();
   expect(faults).toEqual([]);
-  expect(counted).toMatch(/[1-9]\d* acknowledged streams in two backups; .* 1 mqttcredentials, 1 apikeys, 1 webhooks$/);
+  expect(counted).toMatch(/[1-9]\d* acknowledged streams in two backups; .* 1 mqtt_credentials, 1 keys, 1 webhooks$/);
 });
 
 (canMount() ? it : it.skip)(

@@ -1,0 +1,40 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, rename, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+
+/** The commit of version 0.2.0, the last release. */
+export const last_release = '9bcbca2e35e39e9b1f86557574c28701ad7fea33';
+
+/** Reports whether the history of this clone has a commit. */
+export function hasCommit(commit: string): boolean {
+  try {
+    execFileSync('git', ['cat-file', '-e', `${commit}^{commit}`], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Builds an earlier version with the packages of this one, once for all runs of this machine. Its console is left out.
+ * @returns its folder @throws Error if git, tar or its compiler fails
+ */
+export async function buildEarlierVersion(commit: string): Promise<string> {
+  const folder = join(tmpdir(), `device-platform-${commit}`);
+  if (existsSync(folder)) return folder;
+  const building = `${folder}.${process.pid}`;
+  await mkdir(building);
+  try {
+    const archive = execFileSync('git', ['archive', commit], { maxBuffer: 1024 ** 3 });
+    execFileSync('tar', ['-x', '-C', building], { input: archive });
+    await symlink(resolve('node_modules'), join(building, 'node_modules'));
+    const compiler = resolve('node_modules/typescript/bin/tsc');
+    execFileSync(process.execPath, [compiler, '-p', 'tsconfig.build.json'], { cwd: building, stdio: 'pipe' });
+    await rename(building, folder);
+  } finally {
+    await rm(building, { recursive: true, force: true });
+  }
+  return folder;
+}
