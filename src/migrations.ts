@@ -4,6 +4,7 @@ import type { DatabaseAccess, StoredDocument } from './db/database.js';
 import type { UpgradeContext } from './db/gate.js';
 import type { Id } from './db/ids.js';
 import { deriveIndexes, type Indexes } from './db/indexes.js';
+import { upgradeConfigEntries } from './device-state/upgrade.js';
 import { readInBatches } from './lib/batches.js';
 import { topicSlots } from './mqtt/store/credentials.js';
 import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
@@ -11,9 +12,10 @@ import { upgradeRetained } from './mqtt/store/retained.js';
 import { session_ttl_s } from './mqtt/store/sessions.js';
 import { upgradePieces } from './objects/bulk/bulk-journal.js';
 import { reportIndexOf } from './objects/device-deadlines.js';
-import { measured_paths } from './objects/measured-paths.js';
+import { measured_paths, measuredPathsOf } from './objects/measured-paths.js';
+import { gravityOf, severities } from './resources/alarm-states.js';
 import { deadlineKinds } from './resources/device/status.js';
-import { command, device, event, model, resources, topic } from './resources/index.js';
+import { alarm, alarmrule, command, device, event, model, resources, topic } from './resources/index.js';
 import { bySuffixedPath, findSuffixedPaths } from './resources/suffixed-paths.js';
 import { buildSearchText } from './schema/search.js';
 import { upgradeStreams } from './streams/upgrade.js';
@@ -31,8 +33,13 @@ export const migrations: readonly Migration[] = [
   { id: 'ancestors', run: addAncestors },
   // version 0.2.0 has another one called search-text
   { id: 'search-text-of-imports', run: addSearchText },
+  { id: 'condition-marks', run: markMetConditions },
   { id: 'clustered-streams', run: upgradeStreams },
+  { id: 'gravity', run: addGravity },
+  { id: 'device-values', run: fillMeasuredPaths },
+  { id: 'config-entries', run: upgradeConfigEntries },
   { id: 'suffixed-paths', run: addSuffixedPaths },
+  { id: 'measured-path-slots', run: (db) => dropIndex(db, measured_paths, 'account_1_slot_1') },
   { id: 'retained-parents', run: upgradeRetained },
 ];
 
@@ -143,6 +150,26 @@ async function setMissing(
   }
 }
 
+/** Marks the devices at which a condition of an alarm rule is met. */
+async function markMetConditions(db: DatabaseAccess): Promise<void> {
+  const options = { projection: { parent: 1 }, batchSize: chunk_size };
+  const met = db.collection(alarm.plural).find({ is_current: true, met: true } as object, options);
+  const change = { $set: { condition_met_at: Date.now() / 1000 } };
+  for await (const page of readInBatches(met, chunk_size)) {
+    const unmarked = { _id: { $in: page.map(({ parent }) => parent as Id) }, condition_met_at: null };
+    await db.collection(device.plural).updateMany(unmarked, change);
+  }
+}
+
+/** Stores the numbers by which lists sort severities. */
+async function addGravity(db: DatabaseAccess): Promise<void> {
+  for (const { plural } of [alarm, alarmrule])
+    for (const severity of severities) {
+      const missing = { severity, gravity: { $exists: false } };
+      await db.collection(plural).updateMany(missing, { $set: { gravity: gravityOf(severity) } });
+    }
+}
+
 /** Lets parameters find out which keys of properties end as they do. */
 async function addSuffixedPaths(db: DatabaseAccess): Promise<void> {
   const missing = { properties: { $exists: true }, suffixed_paths: { $exists: false } };
@@ -151,6 +178,11 @@ async function addSuffixedPaths(db: DatabaseAccess): Promise<void> {
       const suffixed_paths = findSuffixedPaths(properties);
       return suffixed_paths.length === 0 ? undefined : { suffixed_paths };
     });
+}
+
+/** Lets the values at paths that were declared before they were kept be read from streams. */
+async function fillMeasuredPaths(db: DatabaseAccess): Promise<void> {
+  await measuredPathsOf(db).updateMany({}, { $set: { fill_at: 0 } });
 }
 
 const chunk_size = 5000;

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { mongo } from 'mongoose';
 import { createBatcher } from '../db/batching/batcher.js';
 import type { StoredNode } from '../db/batching/loader.js';
-import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import { type Collection, type Database, type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
@@ -74,7 +74,7 @@ const max_batch_size = 32;
 const max_attempts = 20;
 
 /** The states of all devices. */
-export function statesOf(db: Database): Collection<StoredState> {
+export function statesOf(db: DatabaseAccess): Collection<StoredState> {
   return db.collection(devicestate.plural);
 }
 

@@ -1,6 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Collection, type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import {
+  type Collection,
+  type Database,
+  type DatabaseAccess,
+  read_limit_ms,
+  type StoredObject,
+} from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { releaseLease, takeLease } from '../db/leased-job.js';
 import { AppError } from '../errors.js';
@@ -29,7 +35,7 @@ const pause_ms = 20;
 export const cache_ms = 1000;
 
 /** The paths that lists of devices can be filtered by. */
-export function measuredPathsOf(db: Database): Collection<MeasuredPath> {
+export function measuredPathsOf(db: DatabaseAccess): Collection<MeasuredPath> {
   return db.collection<MeasuredPath>(measured_paths);
 }
 

@@ -1,10 +1,11 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { removeOldAlarms } from '../../../src/alarms/alarms.js';
+import { migrate } from '../../../src/migrations.js';
 import { createAlarmTools, type ListedAlarm } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
-import { type Api, pathOf } from '../../support/service.js';
+import { type Api, pathOf, upgradeContext } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
 const ctx = useTestService({ eventLog: true });
@@ -211,6 +212,15 @@ describe('lists', () => {
     expect(changed).toContainEqual({ id_developer, severity: 'info' });
     expect(changed.at(-1).severity).toBe('info');
     await ctx.api.put(pathOf('alarmrules', id_developer), { severity: 'critical' });
+  });
+
+  it('are sorted by severity after the upgrade of a database without its number', async () => {
+    const { db } = ctx.service;
+    for (const plural of ['alarms', 'alarmrules'])
+      await db.collection(plural).updateMany({}, { $unset: { gravity: 1 } });
+    await db.collection('migrations').deleteOne({ _id: 'gravity' } as object);
+    await migrate(db, upgradeContext);
+    expect(idsOf((await reader.get(where('sort=severity'))).body.result)).toEqual([0, 1, 2, 3]);
   });
 
   it('filter by rule, device, time and what is above', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
+import { migrate } from '../../../src/migrations.js';
 import type { PrepareEvaluation } from '../../../src/objects/received-streams.js';
 import { createIngest } from '../../../src/streams/ingest.js';
 import { parseStreams } from '../../../src/streams/parse-streams.js';
@@ -6,7 +7,7 @@ import { createAlarmTools } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
-import { pathOf } from '../../support/service.js';
+import { pathOf, upgradeContext } from '../../support/service.js';
 
 const ctx = useTestService({ eventLog: true });
 const tools = createAlarmTools(ctx);
@@ -529,6 +530,19 @@ describe('the mark of a device at which a condition is met', () => {
     expect(marks).toEqual([undefined, met_at, 'complete']);
     expect(await db.collection('streams').countDocuments({ '_id.device': device })).toBe(1);
     expect(await db.collection('devices').findOne({ id_developer: device })).toMatchObject({ last_stream_at: met_at });
+  });
+
+  it('is set by the upgrade of a database without marks', async () => {
+    const { db } = ctx.service;
+    const [met, calm] = [await watched(), await watched()];
+    await tools.send(met.device, data({ bar: 9 }));
+    await tools.send(calm.device, data({ bar: 1 }));
+    await db.collection('devices').updateMany({}, { $unset: { condition_met_at: 1 } });
+    await db.collection('migrations').deleteOne({ _id: 'condition-marks' } as object);
+    await migrate(db, upgradeContext);
+    expect([await markOf(met.device), await markOf(calm.device)]).toEqual([expect.any(Number), undefined]);
+    await tools.send(met.device, data({ bar: 1 }));
+    expect(await tools.statesOf(met.device)).toEqual(['closed']);
   });
 });
 

@@ -1,7 +1,8 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
+import { migrate } from '../../../src/migrations.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitUntil } from '../../support/process.js';
-import { type Api, pathOf } from '../../support/service.js';
+import { type Api, pathOf, upgradeContext } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
 const ctx = useTestService({ eventLog: true });
@@ -153,6 +154,16 @@ describe('counts of configuration files', () => {
       'name,desired,reported,status,count\r\nboot.cfg,2,,refused,1\r\nboot.cfg,2,2,refused,1\r\n',
     );
     expect((await reader.get(where, { Accept: 'application/xml' })).text).toContain('<status>refused</status>');
+  });
+
+  it('have the states that earlier versions stored, after the upgrade', async () => {
+    const states = ctx.service.db.collection('device_states');
+    const before = await count();
+    await states.updateMany({}, { $unset: { configs: 1 } });
+    expect((await count()).total_documents).toBe(0);
+    await ctx.service.db.collection<{ _id: string }>('migrations').deleteOne({ _id: 'config-entries' });
+    await migrate(ctx.service.db, upgradeContext);
+    expect(await count()).toEqual(before);
   });
 
   it('are right for more states than an index is used for', async () => {
