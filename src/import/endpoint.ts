@@ -11,7 +11,7 @@ import { type FieldType, type Values, withDocumentation } from '../schema/fields
 import { parseQuery } from '../schema/query.js';
 import { outcomeSchema, uploadDescription, uploadExamples } from './documentation.js';
 import { simulateItems } from './dry-run.js';
-import { holdAnswers } from './held-answers.js';
+import { type HeldAnswers, holdAnswers } from './held-answers.js';
 import {
   conflictModes,
   createItemHandler,
@@ -117,13 +117,28 @@ async function serveImport(
   localsOf(response).isUnlimitedUpload = true;
   response.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
   const answers = holdAnswers(response, memory);
-  // who knows the length, and a proxy, may read only when the whole body is sent
-  const { 'content-length': length, 'x-forwarded-for': forwarded } = request.headers;
-  if (length === undefined && forwarded === undefined) answers.begin();
+  const watch = beginInTime(request, answers);
   const resourceOf = (name: unknown) => findResource(name === undefined || name === '' ? options.resource : name);
-  await runImport(readLines(request, resourceOf), apply, answers);
+  await runImport(readLines(request, resourceOf), apply, answers).finally(() => clearInterval(watch));
   // a client that has not sent all may never do so
   if (!request.complete) response.once('finish', () => request.destroy());
+}
+
+/** A client that has sent nothing for so long waits for the answers to what it has sent. */
+const pause_ms = 1000;
+
+/**
+ * Begins the answer at once, or at a pause of the body if its length is known, as the client may send all of it before it reads.
+ * The answer to a proxy begins after the body. @returns a timer to clear
+ */
+function beginInTime({ headers, socket }: RequestContext['request'], answers: HeldAnswers): NodeJS.Timeout | undefined {
+  if (headers['x-forwarded-for'] !== undefined) return undefined;
+  if (headers['content-length'] === undefined) answers.begin();
+  let bytes_before = socket.bytesRead;
+  return setInterval(() => {
+    if (socket.bytesRead === bytes_before) answers.begin();
+    bytes_before = socket.bytesRead;
+  }, pause_ms);
 }
 
 /** A larger line is checked in a turn of the event loop of its own. */

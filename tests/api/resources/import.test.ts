@@ -487,8 +487,11 @@ describe('streaming', () => {
     return { sent, account, next: async () => JSON.parse((await (await lines).next()).value ?? 'null') };
   }
 
-  it('answers each line while the body is still sent', async () => {
-    const { sent, next, account } = await openImport();
+  it.each([
+    ['is still sent', {}],
+    ['of a known length pauses', { 'Content-Length': 6 * 34 }],
+  ])('answers each line while the body %s', async (_how, headers) => {
+    const { sent, next, account } = await openImport(headers);
     for (let n = 1; n <= 5; n++) {
       sent.write(`{"resource":"model","name":"M ${n}"}\n`);
       expect(await next()).toEqual({ line: n, code: 2001, id_developer: `M ${n}@${account}` });
@@ -499,11 +502,8 @@ describe('streaming', () => {
     expect(await next()).toBeNull();
   });
 
-  it.each([
-    ['knows the length', { 'Content-Length': 67 }],
-    ['is a proxy', { 'X-Forwarded-For': '192.0.2.7' }],
-  ])('answers when the whole body is there if the client %s', async (_client, headers) => {
-    const { sent, next, account } = await openImport(headers);
+  it('answers a proxy when the whole body is there', async () => {
+    const { sent, next, account } = await openImport({ 'X-Forwarded-For': '192.0.2.7' });
     let hasBegun = false;
     sent.once('response', () => {
       hasBegun = true;
