@@ -251,7 +251,7 @@ export function createApp(deps: AppDeps): App {
       cors.share,
       (_request, _response, next) => {
         // while data is upgraded even unknown paths are refused (reference/configuration.md#start)
-        store.db.assertOpen();
+        store.db.assertUpgraded();
         next();
       },
       forPrefix(linksPath.slice(0, -1), fileLinkRouter(storageDeps, clock)),

@@ -47,7 +47,7 @@ export interface Database extends DatabaseAccess {
   /** Resolves after the first attempt to connect and run maintenance, successful or not. Rejects with StartError if none can succeed. */
   attempted: Promise<void>;
   /** @throws AppError database (5031) while the data is upgraded or must not be used */
-  assertOpen(): void;
+  assertUpgraded(): void;
   /** Reports whether the database answers, all indexes exist and no removal is unfinished. */
   isReady(): Promise<boolean>;
   /** Readiness as known without a query. */

@@ -24,6 +24,8 @@ export type DataUpgrade = (db: DatabaseAccess, context: UpgradeContext) => Promi
 export interface Gate {
   /** @throws AppError database (5031), with the progress of an upgrade */
   assertOpen(): void;
+  /** @throws the same while the data is being upgraded */
+  assertUpgraded(): void;
   isOpen(): boolean;
   /** Looks at the version of the data again. @returns whether the gate is open @throws StartError for data of a later version */
   confirm(): Promise<boolean>;
@@ -127,10 +129,16 @@ export function createGate({ log, db, access, createIndexes, upgrade, stopped }:
   }
 
   const isOpen = () => performance.now() < confirmed_until;
+  const refuse = () => {
+    throw new AppError('database', progress === undefined ? {} : { upgrade: progress });
+  };
   return {
     isOpen,
     assertOpen() {
-      if (!isOpen()) throw new AppError('database', progress === undefined ? {} : { upgrade: progress });
+      if (!isOpen()) refuse();
+    },
+    assertUpgraded() {
+      if (!isOpen() && progress !== undefined) refuse();
     },
     confirm,
     async open() {

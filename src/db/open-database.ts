@@ -104,7 +104,7 @@ export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options 
       gate.assertOpen();
       return access.command(command);
     },
-    assertOpen: gate.assertOpen,
+    assertUpgraded: gate.assertUpgraded,
     newId,
     buildMinId,
     attempted,
