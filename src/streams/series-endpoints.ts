@@ -132,6 +132,8 @@ function filteredEndpoint(): Endpoint {
     tag: device.plural,
     summary: 'Aggregate the data streams of the devices that a saved filter selects',
     scope: 'read',
+    // saved filters are the account's
+    limitedKeys: 'refused',
     isCostly: true,
     query,
     requiredQuery: ['fields', 'filter'],

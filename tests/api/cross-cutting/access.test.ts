@@ -87,7 +87,7 @@ const rows: Readonly<Record<string, Row>> = {
   ...childRows('group', 'device'),
   ...childRows('asset', 'device'),
   ...seriesRows,
-  'GET /devices/series/': row(reading, 'anything', undefined, '?fields=level&filter=F@acme'),
+  'GET /devices/series/': row(reading, 'refused', undefined, '?fields=level&filter=F@acme'),
   'POST /filters/': row(writing, 'refused', { query: 'type=pump' }),
   'GET /filters/': row(reading, 'refused'),
   'GET /filters/{filter_id_developer}/': row(reading, 'refused'),
