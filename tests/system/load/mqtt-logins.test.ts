@@ -1,9 +1,9 @@
 import { randomBytes, scryptSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { createPasswordVerifier } from '../../src/mqtt/login/passwords.js';
-import { createCredentials } from '../../src/mqtt/store/credentials.js';
-import { encodeConnect, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
-import { waitUntil } from '../support/process.js';
+import { createPasswordVerifier } from '../../../src/mqtt/login/passwords.js';
+import { createCredentials } from '../../../src/mqtt/store/credentials.js';
+import { encodeConnect, type MqttService, type Raw, startMqtt } from '../../support/mqtt.js';
+import { waitUntil } from '../../support/process.js';
 
 let mqtt: MqttService;
 let username = '';

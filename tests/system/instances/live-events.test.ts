@@ -2,10 +2,10 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { expect, it } from '@jest/globals';
-import type { StoredEvent } from '../../src/resources/event.js';
-import { useTestService } from '../support/expect-status.js';
-import { createAppender } from '../support/logged-events.js';
-import { createKey, follow } from '../support/sse.js';
+import type { StoredEvent } from '../../../src/resources/event.js';
+import { useTestService } from '../../support/expect-status.js';
+import { createAppender } from '../../support/logged-events.js';
+import { createKey, follow } from '../../support/sse.js';
 
 const ctx = useTestService();
 const append = createAppender(ctx);

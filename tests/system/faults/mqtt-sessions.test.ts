@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { AppError } from '../../src/errors.js';
-import { hashPassword } from '../../src/mqtt/login/passwords.js';
-import { createCredentials } from '../../src/mqtt/store/credentials.js';
-import { type MqttService, password, startMqtt } from '../support/mqtt.js';
-import { waitUntil } from '../support/process.js';
-import { pathOf } from '../support/service.js';
+import { AppError } from '../../../src/errors.js';
+import { hashPassword } from '../../../src/mqtt/login/passwords.js';
+import { createCredentials } from '../../../src/mqtt/store/credentials.js';
+import { type MqttService, password, startMqtt } from '../../support/mqtt.js';
+import { waitUntil } from '../../support/process.js';
+import { pathOf } from '../../support/service.js';
 
 let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;

@@ -4,11 +4,11 @@ import type { AddressInfo } from 'node:net';
 import { isIPv4 } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { countries } from '../../demo/countries.js';
-import { type DemoOptions, runDemo } from '../../demo/demo.js';
-import { createConfig, createStation, readCities, selectCities } from '../../demo/fleet.js';
-import { sensorTypes } from '../../src/catalogues/sensors.js';
-import { isTimeZone } from '../../src/catalogues/time-zones.js';
+import { countries } from '../../../demo/countries.js';
+import { type DemoOptions, runDemo } from '../../../demo/demo.js';
+import { createConfig, createStation, readCities, selectCities } from '../../../demo/fleet.js';
+import { sensorTypes } from '../../../src/catalogues/sensors.js';
+import { isTimeZone } from '../../../src/catalogues/time-zones.js';
 
 const cities = readCities();
 /** A few thousand places of all countries. */
