@@ -74,7 +74,7 @@ async function main(): Promise<void> {
       const secret_key = config.secret_key ?? (await loadSecretKey(config.data_dir));
       const running: Running =
         config.workers === 1
-          ? await startService({ config, uri, secret_key, log, print: say })
+          ? await startService({ config, uri, secret_key, log, print: say, isExclusive: embedded !== undefined })
           : await runWorkers({ config, env: { MONGODB_URI: uri, SECRET_KEY: secret_key }, log });
       closers.push(running.stop);
       say(`listening on ${running.url}`);

@@ -65,7 +65,7 @@ export interface RunningProcess extends Running {
 
 /** Parts that tests replace. */
 type Replaceable = Pick<AppDeps, 'clock' | 'writeLine' | 'console_dir' | 'providers' | 'answer_limit_ms'> &
-  Pick<StoreOptions, 'countCacheThreshold' | 'max_selected'>;
+  Pick<StoreOptions, 'countCacheThreshold' | 'max_selected' | 'isExclusive'>;
 
 export interface StartOptions extends Partial<Replaceable> {
   config: Config;
@@ -102,8 +102,8 @@ export async function startService(options: StartOptions): Promise<RunningProces
   const metrics = createMetrics({ version, readState, share });
   const vault = openVault(secret_key);
   const maintenance = createMaintenance({ config, vault, log, clock, print });
-  const { countCacheThreshold, max_selected } = options;
-  const data = { upgrade: migrate, indexes };
+  const { countCacheThreshold, max_selected, isExclusive = false } = options;
+  const data = { upgrade: migrate, indexes, isExclusive };
   const store = openStore({ uri, log, maintenance, ...data, pool: metrics.pool, countCacheThreshold, max_selected });
   const { db } = store;
   const isReady = async () => isServing && (await db.isReady());

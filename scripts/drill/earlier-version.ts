@@ -23,13 +23,16 @@ export function hasCommit(commit: string): boolean {
  */
 export async function buildEarlierVersion(commit: string): Promise<string> {
   const folder = join(tmpdir(), `device-platform-${commit}`);
-  if (existsSync(folder)) return folder;
+  if (existsSync(folder)) {
+    await linkPackages(folder);
+    return folder;
+  }
   const building = `${folder}.${process.pid}`;
   await mkdir(building);
   try {
     const archive = execFileSync('git', ['archive', commit], { maxBuffer: 1024 ** 3 });
     execFileSync('tar', ['-x', '-C', building], { input: archive });
-    await symlink(resolve('node_modules'), join(building, 'node_modules'));
+    await linkPackages(building);
     const compiler = resolve('node_modules/typescript/bin/tsc');
     execFileSync(process.execPath, [compiler, '-p', 'tsconfig.build.json'], { cwd: building, stdio: 'pipe' });
     await rename(building, folder);
@@ -37,4 +40,11 @@ export async function buildEarlierVersion(commit: string): Promise<string> {
     await rm(building, { recursive: true, force: true });
   }
   return folder;
+}
+
+/** Links the packages of this checkout; the one that has built the version may be gone. */
+async function linkPackages(folder: string): Promise<void> {
+  const link = join(folder, 'node_modules');
+  await rm(link, { force: true });
+  await symlink(resolve('node_modules'), link);
 }

@@ -43,6 +43,8 @@ interface Options {
   createIndexes(): Promise<void>;
   /** Absent in tools, which do not upgrade. */
   upgrade: DataUpgrade | undefined;
+  /** No other process has had the database since `mongod` was started. */
+  isExclusive: boolean;
   stopped: AbortSignal;
 }
 
@@ -60,7 +62,7 @@ const notUpgraded =
   'the data is of an earlier version: start the service, which upgrades it, and wait until it is ready';
 
 /** Creates the gate of a process, closed at first. */
-export function createGate({ log, db, access, createIndexes, upgrade, stopped }: Options): Gate {
+export function createGate({ log, db, access, createIndexes, upgrade, isExclusive, stopped }: Options): Gate {
   let confirmed_until = 0;
   let progress: string | undefined;
 
@@ -89,7 +91,7 @@ export function createGate({ log, db, access, createIndexes, upgrade, stopped }:
     await beginUpgrade(db());
     if (await lockOutFormerVersions(db()))
       log.warn({}, 'versions before 0.3.0 can no longer use this database; going back means the backup');
-    if (!isNew) await waitForEarlierVersions(turn);
+    if (!isNew && !isExclusive) await waitForEarlierVersions(turn);
     await report('indexes');
     await createIndexes();
     await run(access, { log, signal: turn.signal, report });

@@ -29,6 +29,8 @@ export interface DatabaseOptions {
   upgrade?: DataUpgrade;
   /** Indexes beyond those of the declarations. */
   indexes?: Indexes;
+  /** No other process has had the database since `mongod` was started; default: others may. */
+  isExclusive?: boolean;
   /** The clock of this machine, compared with that of the database; default: `Date.now`. */
   wallClock?: () => number;
   pool?: PoolMetrics;
@@ -59,7 +61,7 @@ const connectionOptions = {
  * @throws StartError for a malformed address
  */
 export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options }: DatabaseOptions): Database {
-  const { indexes = {}, wallClock } = options;
+  const { indexes = {}, isExclusive = false, wallClock } = options;
   const appName = formatAppName(checkAddress(uri));
   const connection = mongoose.createConnection();
   defineModels(connection, indexes);
@@ -93,7 +95,10 @@ export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options 
     command: async (command) => connectedDb().command(storedCommandOf(command), { promoteLongs: false }),
   };
   const createIndexes = () => ensureIndexes(connection);
-  const gate = createGate({ log, db: connectedDb, access, createIndexes, upgrade, stopped: stopped.signal });
+  const gate = createGate({
+    ...{ log, db: connectedDb, access, createIndexes, upgrade, isExclusive },
+    stopped: stopped.signal,
+  });
   const isKnownReady = () => isConnected && isMaintained && gate.isOpen();
   const database: Database = {
     collection(plural) {
