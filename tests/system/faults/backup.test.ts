@@ -151,7 +151,7 @@ it('backs up one moment of a service under load, which another folder restores',
 
   const { pairs, groups } = structuredClone(writers.acknowledged);
   const backup = await runTool('backup', [file], { DATA_DIR: dataOf('data') });
-  expect(backup).toEqual({ code: 0, out: expect.stringContaining(' 1 apikeys, '), complaints: [] });
+  expect(backup).toEqual({ code: 0, out: expect.stringContaining(' 1 keys, '), complaints: [] });
   expect(backup.out).toContain('SECRET_KEY is not in the file');
   const atEnd = writers.acknowledged.pairs;
   await writers.stop();
