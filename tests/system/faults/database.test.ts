@@ -211,8 +211,12 @@ async function work(at_once = 1000, outcomes: Outcomes = { byCall: {}, took_ms: 
 const expectOutcomes = ({ byCall }: Outcomes, pattern: RegExp) =>
   expect(Object.entries(byCall).filter(([, outcome]) => !pattern.test(outcome))).toEqual([]);
 
-/** Asserts that all works. */
-const expectWorking = async () => expectOutcomes(await work(max_at_once), /^done$/);
+/** Waits until all works at once: a busy machine may not have answered one of so many requests in time. */
+const expectWorking = () =>
+  waitFor(
+    () => work(max_at_once),
+    ({ byCall }) => Object.values(byCall).every((outcome) => outcome === 'done'),
+  );
 
 /** Payloads that were acknowledged at QoS 1 or 2, and all that were published at QoS 2. */
 const acknowledged: string[] = [];
