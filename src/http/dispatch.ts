@@ -91,7 +91,9 @@ export function callEndpoint(
         };
         const handled = endpoint.isCostly === true ? await handleInTurn(endpoint, ctx) : await endpoint.handle(ctx);
         const answer = handled ?? (endpoint.result.kind === 'status' ? {} : undefined);
-        if (answer !== undefined && !response.headersSent) await senders.get(endpoint)?.(ctx, answer);
+        // after a timeout the sender of a page closes its cursor
+        const isWanted = !response.headersSent || answer?.page !== undefined;
+        if (answer !== undefined && isWanted) await senders.get(endpoint)?.(ctx, answer);
       });
     } finally {
       memory.release();
