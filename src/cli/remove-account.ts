@@ -70,7 +70,8 @@ async function deleteDocuments(
   const { db, access } = connection;
   const listed = await db.listCollections({ type: 'collection' }, { nameOnly: true }).toArray();
   const names = listed.map(({ name }) => name).filter((name) => !name.startsWith('system.'));
-  const others = names.filter((name) => !firstCollections.includes(name));
+  const first = new Set(firstCollections.map(storedNameOf));
+  const others = names.filter((name) => !first.has(name));
   let deleted = 0;
   for (const name of [...firstCollections, ...others]) {
     deleted += await deleteInChunks(access.collection(name), selectDocuments(name, account), {
