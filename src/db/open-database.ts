@@ -175,7 +175,7 @@ export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options 
       try {
         if (!isConnected) await connect();
         await clockWatch.measure(connectedDb());
-        if (!gate.isOpen() || !(await gate.confirm())) await gate.open();
+        if (!gate.isOpen()) await gate.open();
         await verifyIndexes();
         await database.endIdleTransactions();
         await maintenance(stopped.signal);
@@ -199,7 +199,7 @@ export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options 
     }
   }
 
-  /** Sees within 5 s that another instance has begun to upgrade the data. */
+  /** Keeps the gate open; sees within 5 s that another instance has begun to upgrade the data. */
   async function watchVersion(): Promise<void> {
     for (;;) {
       await sleep(version_period_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
