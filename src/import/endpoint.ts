@@ -133,7 +133,10 @@ const pause_ms = 1000;
  */
 function beginInTime({ headers, socket }: RequestContext['request'], answers: HeldAnswers): NodeJS.Timeout | undefined {
   if (headers['x-forwarded-for'] !== undefined) return undefined;
-  if (headers['content-length'] === undefined) answers.begin();
+  if (headers['content-length'] === undefined) {
+    answers.begin();
+    return undefined;
+  }
   let bytes_before = socket.bytesRead;
   return setInterval(() => {
     if (socket.bytesRead === bytes_before) answers.begin();
