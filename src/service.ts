@@ -65,9 +65,9 @@ export interface RunningProcess extends Running {
 
 /** Parts that tests replace. */
 type Replaceable = Pick<AppDeps, 'clock' | 'writeLine' | 'console_dir' | 'providers' | 'answer_limit_ms'> &
-  Pick<StoreOptions, 'countCacheThreshold' | 'max_selected' | 'isExclusive'>;
+  Pick<StoreOptions, 'countCacheThreshold' | 'max_selected'>;
 
-export interface StartOptions extends Partial<Replaceable> {
+export interface StartOptions extends Partial<Replaceable>, Pick<StoreOptions, 'isExclusive'> {
   config: Config;
   uri: string;
   secret_key: string;
