@@ -11,7 +11,14 @@ import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../../objects/ancestors.js';
 import type { Keyring } from '../../objects/api-keys.js';
 import { findDisabled, findKeyLogin, logIn, type RefusedLogin } from '../login/login.js';
-import { describeConnect, describeOwner, formatName, type LoginNames, redactTopic } from '../login/login-names.js';
+import {
+  describeConnect,
+  describeDevice,
+  describeOwner,
+  formatName,
+  type LoginNames,
+  redactTopic,
+} from '../login/login-names.js';
 import { createLoginQueue, QueueFullError } from '../login/login-queue.js';
 import { createPasswordVerifier } from '../login/passwords.js';
 import { createDevicePermissions, type TopicPermissions } from '../login/permissions.js';
@@ -68,8 +75,11 @@ export function mqttAuthRouter(options: Options): Router {
   function reportDenial(question: string, params: URLSearchParams, { refusal, ...found }: Denial): void {
     if (question === 'user' && refusal !== 'not allowed') metrics.refused(refusal);
     const [username = '', password = '', clientId = '', key = ''] = [
-      ...['username', 'password', 'client_id', 'routing_key'].map((name) => params.get(name) ?? ''),
-    ];
+      'username',
+      'password',
+      'client_id',
+      'routing_key',
+    ].map((name) => params.get(name) ?? '');
     const topic = redactTopic(key.replaceAll('.', '/'));
     const names = describeConnect({ username, password: Buffer.from(password), clientId }, found);
     const fields = { question, reason: refusal, ...(topic && { topic }), ...names };
@@ -133,7 +143,7 @@ function createChecks(options: Options): Map<string, AuthCheck> {
       return 'refusal' in key ? key : { ...key, owner: ownerOf(key), names: describeOwner(key) };
     }
     const { account } = device;
-    const names = { username, account, device: device.device };
+    const names = describeDevice(username, device);
     const refusal = await findDisabled(device, areAncestorsEnabled);
     if (refusal !== undefined) return { refusal, ...names };
     const permissions = createDevicePermissions(device);

@@ -43,6 +43,11 @@ export function describeConnect(
   return { ...(client_id !== '' && { client_id }), ...unknown, ...found };
 }
 
+/** Names the device that a username belongs to. */
+export function describeDevice(username: string, { account, device }: { account: string; device: string }) {
+  return { username, account, device };
+}
+
 /** Names the owner of a login. */
 export function describeOwner({ account, owner, permissions }: Owner) {
   return {

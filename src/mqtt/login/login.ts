@@ -15,7 +15,7 @@ import {
   type RecheckedDevice,
 } from '../store/credentials.js';
 import type { StoredWill } from '../store/wills.js';
-import { describeUnknown, key_prefix, type LoginNames } from './login-names.js';
+import { describeDevice, describeUnknown, key_prefix, type LoginNames } from './login-names.js';
 import type { Verify } from './passwords.js';
 import {
   canPublish,
@@ -98,13 +98,14 @@ export async function logIn(
 ): Promise<RefusedLogin | LoggedIn> {
   if (username === '') return { refusal: 'no username' };
   const topics_read_at = clock() / 1000;
-  const key = password === '' ? await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username) : undefined;
-  if (key !== undefined && !('refusal' in key)) return { ...key, topics_read_at };
-  const device = key?.key_id === undefined ? await findDeviceLogin(db, username) : undefined;
-  if (key !== undefined)
-    return device === undefined
-      ? key
-      : { refusal: 'password', username, account: device.account, device: device.device };
+  if (password === '') {
+    const key = await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username);
+    if (!('refusal' in key)) return { ...key, topics_read_at };
+    // a device without its password
+    const device = key.key_id === undefined ? await findDeviceLogin(db, username) : undefined;
+    return device === undefined ? key : { refusal: 'password', ...describeDevice(username, device) };
+  }
+  const device = await findDeviceLogin(db, username);
   signal.throwIfAborted();
   // beside the check, so that it takes no longer for unknown usernames
   const [isVerified, unknown] = await Promise.all([
@@ -116,7 +117,7 @@ export async function logIn(
     return { refusal: 'does not exist', ...names };
   }
   const { account } = device;
-  const names = { username, account, device: device.device };
+  const names = describeDevice(username, device);
   if (!isVerified) return { refusal: 'password', ...names };
   const refusal = await findDisabled(device, areAncestorsEnabled);
   if (refusal !== undefined) return { refusal, ...names };
