@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Command, InvalidArgumentError } from 'commander';
 import mongoose from 'mongoose';
+import { silentLog } from '../../src/cli/find-database.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import { type ServiceProcess, startServiceProcess, waitUntil } from '../support/service-process.js';
 
@@ -95,7 +96,6 @@ export async function killDuringIngest(victim: Victim, { rounds, print }: Option
 /** The control: kills the same mongod the same way while it acknowledges writes with `w: 1`, without the journal. */
 export async function killDuringUnsafeWrites({ rounds, print }: Options): Promise<Outcome> {
   const folder = await mkdtemp(join(tmpdir(), 'durability-'));
-  const silentLog = { info() {}, warn() {}, error() {} };
   const { uri, stop } = await startEmbedded({ dataDir: folder, env: process.env, log: silentLog, print });
   const client = new mongoose.mongo.MongoClient(uri, {
     writeConcern: { w: 1, journal: false },

@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { InvalidArgumentError } from 'commander';
-import { type ServiceProcess, startServiceProcess, waitUntilOk } from '../support/service-process.js';
+import type { Backend } from '../../tests/support/balancer.js';
+import { findFreePort, type ServiceProcess, startServiceProcess, waitUntilOk } from '../support/service-process.js';
 
 /** Starts the built service on a database that runs already. @param env further variables, such as MQTT_PORT */
 export function startInstance(uri: string, key: string, env: NodeJS.ProcessEnv = {}): Promise<ServiceProcess> {
@@ -15,6 +16,11 @@ export function startInstance(uri: string, key: string, env: NodeJS.ProcessEnv =
   };
   const secrets = { MONGODB_URI: uri, SECRET_KEY: key, BOOTSTRAP_API_KEY: key };
   return startServiceProcess({ env: { ...process.env, ...settings, ...secrets, WORKERS: '1', ...env } });
+}
+
+/** Finds free ports for an instance. */
+export async function findBackend(): Promise<Backend> {
+  return { url: `http://127.0.0.1:${await findFreePort()}`, mqtt_port: await findFreePort() };
 }
 
 /** Waits until `/readyz` answers 200. @throws Error with the output of the instance if it does not */

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Command } from 'commander';
 import mongoose from 'mongoose';
+import { silentLog } from '../../src/cli/find-database.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import { createRandom } from '../../tests/support/random.js';
 import { type ServiceProcess, waitUntil } from '../support/service-process.js';
@@ -41,8 +42,7 @@ const device_count = 4;
  */
 export async function runLiveResume({ tries, seed, print }: Options): Promise<Outcome> {
   const folder = await mkdtemp(join(tmpdir(), 'live-resume-'));
-  const log = { info() {}, warn() {}, error() {} };
-  const embedded = await startEmbedded({ dataDir: folder, env: process.env, log, print: () => undefined });
+  const embedded = await startEmbedded({ dataDir: folder, env: process.env, log: silentLog, print: () => undefined });
   const client = new mongoose.mongo.MongoClient(embedded.uri);
   const key = randomBytes(16).toString('hex');
   const random = createRandom(seed);

@@ -8,12 +8,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Command } from 'commander';
 import mongoose from 'mongoose';
+import { silentLog } from '../../src/cli/find-database.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import { type Backend, startBalancer } from '../../tests/support/balancer.js';
 import { startHaproxy } from '../../tests/support/haproxy.js';
 import { createRandom } from '../../tests/support/random.js';
-import { findFreePort, type ServiceProcess, waitUntil } from '../support/service-process.js';
-import { parseCount, startInstance } from './instance.js';
+import { type ServiceProcess, waitUntil } from '../support/service-process.js';
+import { findBackend, parseCount, startInstance } from './instance.js';
 import { createStreamDevice, findLongestPause, findStreamFaults, startPublishing } from './numbered-streams.js';
 
 interface Options {
@@ -70,11 +71,10 @@ export async function runRollingRestart(options: Options): Promise<Outcome> {
   const { shutdown_delay_s = delay_s[haproxy ? 'haproxy' : 'balancer'] } = options;
   const folder = await mkdtemp(join(tmpdir(), 'rolling-restart-'));
   const random = createRandom(seed);
-  const log = { info() {}, warn() {}, error() {} };
-  const embedded = await startEmbedded({ dataDir: folder, env: process.env, log, print: () => undefined });
+  const embedded = await startEmbedded({ dataDir: folder, env: process.env, log: silentLog, print: () => undefined });
   const database = new mongoose.mongo.MongoClient(embedded.uri);
   const key = randomBytes(16).toString('hex');
-  const ports = await findPorts();
+  const ports = [await findBackend(), await findBackend()];
   const instances: ServiceProcess[] = [];
   const start = ({ url, mqtt_port }: Backend) =>
     startInstance(embedded.uri, key, {
@@ -132,13 +132,6 @@ export async function runRollingRestart(options: Options): Promise<Outcome> {
     await embedded.stop();
     await rm(folder, { recursive: true, force: true });
   }
-}
-
-async function findPorts(): Promise<Backend[]> {
-  const ports: Backend[] = [];
-  for (let count = 0; count < 2; count++)
-    ports.push({ url: `http://127.0.0.1:${await findFreePort()}`, mqtt_port: await findFreePort() });
-  return ports;
 }
 
 /** @returns the exit code */

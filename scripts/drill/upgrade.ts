@@ -4,8 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
+import { silentLog } from '../../src/cli/find-database.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
-import { sendOk } from '../checks/instance.js';
+import type { Backend } from '../../tests/support/balancer.js';
+import { findBackend, sendOk } from '../checks/instance.js';
 import {
   createStreamDevice,
   findStreamFaults,
@@ -14,14 +16,9 @@ import {
   startPosting,
   startPublishing,
 } from '../checks/numbered-streams.js';
-import { findFreePort, type RecordedProcess, startProcess, waitUntil } from '../support/service-process.js';
+import { type RecordedProcess, startProcess, waitUntil } from '../support/service-process.js';
 import { buildEarlierVersion, last_release } from './earlier-version.js';
 import type { Outcome } from './outcome.js';
-
-interface Place {
-  port: number;
-  mqtt_port: number;
-}
 
 const recovery_timeout_ms = 300_000;
 /** Streams that are stored before the upgrade, and of another device, whose streams are deleted. */
@@ -39,8 +36,7 @@ const beside_ms = 8000;
 export async function drillUpgrade(): Promise<Outcome> {
   const checkout = await buildEarlierVersion(last_release);
   const folder = await mkdtemp(join(tmpdir(), 'upgrade-'));
-  const log = { info() {}, warn() {}, error() {} };
-  const embedded = await startEmbedded({ dataDir: folder, env: process.env, log, print: () => undefined });
+  const embedded = await startEmbedded({ dataDir: folder, env: process.env, log: silentLog, print: () => undefined });
   const database = new mongoose.mongo.MongoClient(embedded.uri);
   const db = database.db();
   const key = randomBytes(16).toString('hex');
@@ -51,8 +47,13 @@ export async function drillUpgrade(): Promise<Outcome> {
     BOOTSTRAP_API_KEY: key,
   };
   const processes: RecordedProcess[] = [];
-  const start = (place: Place, cwd = process.cwd()) => {
-    const settings = { HOST: '127.0.0.1', PORT: `${place.port}`, MQTT_PORT: `${place.mqtt_port}`, LOG_FORMAT: 'off' };
+  const start = (place: Backend, cwd = process.cwd()) => {
+    const settings = {
+      HOST: '127.0.0.1',
+      PORT: new URL(place.url).port,
+      MQTT_PORT: `${place.mqtt_port}`,
+      LOG_FORMAT: 'off',
+    };
     const started = startProcess(process.execPath, ['dist/src/main.js'], {
       cwd,
       env: { ...env, ...settings, BASE_PATH: '' },
@@ -62,17 +63,15 @@ export async function drillUpgrade(): Promise<Outcome> {
   };
   const senders = { posting: [] as StreamSender[], publishing: [] as StreamSender[] };
   try {
-    const places: Place[] = [];
-    for (let count = 0; count < 3; count++)
-      places.push({ port: await findFreePort(), mqtt_port: await findFreePort() });
-    const [first, second, added] = places as [Place, Place, Place];
+    const [first, second, added] = [await findBackend(), await findBackend(), await findBackend()];
+    const places = [first, second, added];
     const earlier = [start(first, checkout), start(second, checkout)];
     await Promise.all([first, second].map(waitUntilReady));
-    const device = await createStreamDevice(urlOf(first), key, 'upgraded');
-    const cleared = await createStreamDevice(urlOf(first), key, 'cleared');
-    await fillStreams(db, urlOf(first), key, [device, stored_streams], [cleared, cleared_streams]);
+    const device = await createStreamDevice(first.url, key, 'upgraded');
+    const cleared = await createStreamDevice(first.url, key, 'cleared');
+    await fillStreams(db, first.url, key, [device, stored_streams], [cleared, cleared_streams]);
 
-    for (const place of places) senders.posting.push(startPosting(urlOf(place), key, device));
+    for (const place of places) senders.posting.push(startPosting(place.url, key, device));
     for (const place of places) senders.publishing.push(await startPublishing(mqttUrlOf(place), device));
     const all = () => [...senders.posting, ...senders.publishing];
     const acknowledgedOf = (list: readonly StreamSender[]) =>
@@ -81,7 +80,7 @@ export async function drillUpgrade(): Promise<Outcome> {
     const before = acknowledgedOf(all());
 
     await killWhen(start(added), 'can no longer use this database');
-    const deleting = deleteStreams(urlOf(second), key, cleared);
+    const deleting = deleteStreams(second.url, key, cleared);
     await killWhen(start(added), 'streams are being upgraded');
     const upgraded = start(added);
     await waitUntil(() => upgraded.err().includes('database ready'), recovery_timeout_ms);
@@ -125,11 +124,10 @@ export async function drillUpgrade(): Promise<Outcome> {
   }
 }
 
-const urlOf = ({ port }: Place) => `http://127.0.0.1:${port}`;
-const mqttUrlOf = ({ mqtt_port }: Place) => `mqtt://127.0.0.1:${mqtt_port}`;
+const mqttUrlOf = ({ mqtt_port }: Backend) => `mqtt://127.0.0.1:${mqtt_port}`;
 
-function waitUntilReady(place: Place): Promise<void> {
-  return waitUntil(async () => (await fetch(`${urlOf(place)}/readyz`)).ok, recovery_timeout_ms);
+function waitUntilReady({ url }: Backend): Promise<void> {
+  return waitUntil(async () => (await fetch(`${url}/readyz`)).ok, recovery_timeout_ms);
 }
 
 /** Creates a user with the role that docs/operations.md asks for. @returns the address of the database for it */
