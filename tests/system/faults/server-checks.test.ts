@@ -1,23 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import type { mongo } from 'mongoose';
+import { describe, expect, it } from '@jest/globals';
 import { openDatabase } from '../../../src/db/open-database.js';
-import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
+import { useDatabaseSandbox } from '../../support/database-sandbox.js';
+import { type RunningService, waitUntil } from '../../support/process.js';
 
-let sandbox: Sandbox;
-let db: mongo.Db;
-let env: { MONGODB_URI: string; SECRET_KEY: string; BOOTSTRAP_API_KEY: string };
-
-beforeEach(async () => {
-  const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
-  uri.pathname = `/test-server-checks-${process.pid}-${Date.now()}`;
-  env = { MONGODB_URI: uri.href, SECRET_KEY: 'only for this test', BOOTSTRAP_API_KEY: 'only-for-this-test' };
-  sandbox = await openSandbox();
-  db = sandbox.database(uri.href);
-});
-afterEach(async () => {
-  await db.dropDatabase();
-  await sandbox.close();
-});
+const ctx = useDatabaseSandbox('server-checks');
 
 describe('a dropped index', () => {
   const isReady = async (service: RunningService) => (await service.send('GET', '/readyz')).status === 200;
@@ -26,22 +12,22 @@ describe('a dropped index', () => {
     ['devices', 'account_1_id_developer_1'],
     ['mqtt_wills', 'instance_1'],
   ])('of %s is noticed and built again', async (plural, index) => {
-    const service = await sandbox.service(env);
-    await db.collection(plural).dropIndex(index);
+    const service = await ctx.sandbox.service(ctx.env);
+    await ctx.db.collection(plural).dropIndex(index);
     await waitUntil(() => service.err().includes('indexes are missing; building them again'));
-    await waitUntil(() => db.collection(plural).indexExists(index));
+    await waitUntil(() => ctx.db.collection(plural).indexExists(index));
     await waitUntil(() => isReady(service));
     expect(service.err()).toContain(`"${plural} ${index}"`);
   });
 
   it('that cannot be built again makes the instance unready', async () => {
-    const service = await sandbox.service(env);
-    await db.collection('devices').dropIndex('account_1_id_developer_1');
+    const service = await ctx.sandbox.service(ctx.env);
+    await ctx.db.collection('devices').dropIndex('account_1_id_developer_1');
     const twin = { account: 'acme', id_developer: 'twin@acme' };
-    await db.collection('devices').insertMany([{ ...twin }, { ...twin }]);
+    await ctx.db.collection('devices').insertMany([{ ...twin }, { ...twin }]);
     await waitUntil(async () => !(await isReady(service)));
     await waitUntil(() => service.err().includes('"code":11000'));
-    await db.collection('devices').deleteMany(twin);
+    await ctx.db.collection('devices').deleteMany(twin);
     await waitUntil(() => isReady(service));
   });
 });
@@ -54,7 +40,7 @@ describe('a clock that differs from that of the database', () => {
     const warnings: [object, string][] = [];
     const log = { info() {}, warn: (...line: [object, string]) => void warnings.push(line), error() {} };
     const wallClock = () => Date.now() + shift_ms;
-    const shifted = openDatabase({ uri: env.MONGODB_URI, log, wallClock, maintenance: async () => undefined });
+    const shifted = openDatabase({ uri: ctx.env.MONGODB_URI, log, wallClock, maintenance: async () => undefined });
     await shifted.attempted;
     expect(warnings).toEqual([[{ offset_s: expect.closeTo(shift_ms / 1000, -1) }, warning]]);
     expect([shifted.isClockRight(), shifted.readState().clock_offset_ms]).toEqual([
@@ -67,26 +53,26 @@ describe('a clock that differs from that of the database', () => {
   it('by more than 60 s leaves what has a deadline to other instances', async () => {
     const shift = 'const now = Date.now; Date.now = () => now() + 100_000';
     const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(shift)}`;
-    const wrong = await sandbox.service({ ...env, NODE_OPTIONS });
+    const wrong = await ctx.sandbox.service({ ...ctx.env, NODE_OPTIONS });
     const offset = /^clock_offset_seconds (\S+)$/m.exec((await wrong.send('GET', '/metrics')).text)?.[1];
     expect(Number(offset)).toBeCloseTo(100, -1);
     const countLeases = (...names: string[]) =>
-      db.collection<{ _id: string }>('held_leases').countDocuments({ _id: { $in: names } });
+      ctx.db.collection<{ _id: string }>('held_leases').countDocuments({ _id: { $in: names } });
     const jobs = ['status-watch', 'alarm-watch', 'alarm-scans', 'command-expiry', 'retention', 'stream-retention'];
     // a sign of each job that works
     await waitUntil(async () => (await countLeases('event-log')) === 1);
     expect(await countLeases(...jobs)).toBe(0);
-    await sandbox.service(env);
+    await ctx.sandbox.service(ctx.env);
     await waitUntil(async () => (await countLeases(...jobs)) > 4);
   });
 });
 
 it('refuses a MongoDB whose feature version is older than 6.0, with one line', async () => {
-  const mongod = await sandbox.mongod();
+  const mongod = await ctx.sandbox.mongod();
   await mongod.start();
-  const admin = sandbox.database(mongod.uri).client.db('admin');
+  const admin = ctx.sandbox.database(mongod.uri).client.db('admin');
   await admin.command({ setFeatureCompatibilityVersion: '5.0' });
-  const started = await sandbox.start({ ...env, MONGODB_URI: mongod.uri });
+  const started = await ctx.sandbox.start({ ...ctx.env, MONGODB_URI: mongod.uri });
   expect(await started.ended).toBe(1);
   expect(started.complaints()).toEqual([
     expect.stringMatching(/^the database is MongoDB [\d.]+ with featureCompatibilityVersion 5\.0; both must be 6\.0 /),
