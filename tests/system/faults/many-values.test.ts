@@ -34,9 +34,9 @@ it('answers 12 bodies of 1 MiB with 349,000 objects each, and 12 at the limit, w
   const tooMany = streamsOf(16, 21_800);
   expect(tooMany.length).toBeLessThan(1024 * 1024);
   expect(await sendAtOnce(12, tooMany)).toEqual({ 4003: 12 });
-  // no body is refused, but a slow machine may answer some in time only with 5031
+  // on a slow machine some run out of time while they are stored (5031) or wait for their turn (5033)
   const codes = await sendAtOnce(12, streamsOf(10, 4_994));
-  expect(Object.keys(codes).filter((code) => code !== '2001' && code !== '5031')).toEqual([]);
+  expect(Object.keys(codes).filter((code) => !['2001', '5031', '5033'].includes(code))).toEqual([]);
   expect(codes[2001]).toBeGreaterThan(0);
   expect((await service.send('GET', '/healthz')).status).toBe(200);
 });
