@@ -9,7 +9,7 @@ import type { BulkAction } from '../objects/bulk/action.js';
 import { device } from '../resources/index.js';
 import { commandsOf, createBuilder, isOpen, limited } from './store.js';
 
-/** Commands of one write: their data may be 32 KiB each. */
+/** Commands of one write. */
 const max_documents = 100;
 
 /** Queues the same command for many devices. */
@@ -31,7 +31,8 @@ export const queueCommands: BulkAction = {
       if (skipsInvalid) return [];
       throw describeFull(limited);
     });
-    for (const batch of splitIntoBatches(documents, max_documents))
+    const bytes = Buffer.byteLength(JSON.stringify(values));
+    for (const batch of splitIntoBatches(documents, max_documents, () => bytes))
       await commandsOf(db).insertMany([...batch], { session, ordered: false });
     return documents.length;
   },

@@ -1,3 +1,5 @@
+import { max_batch_bytes } from '../../lib/batches.js';
+
 /** Queues a job for the next batch; resolves when that batch is durable. */
 export type Submit<Job> = (job: Job) => Promise<void>;
 
@@ -18,9 +20,6 @@ interface Limits<Job> {
   /** Account of a job: each has a line of its own, and the lines take turns. Default: one line for all. */
   accountOf?: (job: Job) => string;
 }
-
-/** The driver serializes a batch in one turn of the event loop; this much, all in short values, takes about 40 ms. */
-const max_batch_bytes = 512 * 1024;
 
 /**
  * Group commit: jobs that arrive while batches are in flight form the next batch, filled from the lines of the accounts in

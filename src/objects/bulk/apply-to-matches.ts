@@ -19,12 +19,13 @@ import type { BulkAction } from './action.js';
 import {
   applyChange,
   assertConfirmed,
+  assertValid,
+  assertWritable,
   atomic_limit_ms,
   type BulkChange,
   finishChange,
   hasStoredDependency,
   max_atomic,
-  planUpdates,
   settleReferences,
 } from './change.js';
 import { applyInPieces } from './journaled-change.js';
@@ -53,17 +54,22 @@ export async function applyToMatches(
   const { request, values } = action === undefined ? await protectNamed(ctx, resource, wanted) : wanted;
   const references = await findReferences(ctx, resource, (action === undefined && values) || {});
   const selection = await compile(ctx, resource, request);
-  const change: BulkChange = { resource, values, references, action };
+  const bytes = values === undefined ? 0 : Buffer.byteLength(JSON.stringify(values));
+  const change: BulkChange = { resource, values, bytes, references, action };
   if (values === undefined) await assertMatchesUnprotected(ctx, selection);
   const { confirm } = request.params;
   const run = async () => {
     if (typeof confirm !== 'number') return assertMatchesValid(ctx, change, selection);
+    assertWritable(change, confirm);
     if (confirm <= max_atomic) return applyAtOnce(ctx, change, selection, confirm, onGone);
     return applyInPieces(ctx, change, selection, confirm);
   };
   try {
     const changed = await withClaims(ctx, resource, values ?? {}, run, selection.filter);
-    return changed === undefined ? { matched: await count(ctx, selection) } : { matched: Number(confirm), changed };
+    if (changed !== undefined) return { matched: Number(confirm), changed };
+    const matched = await count(ctx, selection);
+    assertWritable(change, matched);
+    return { matched };
   } catch (error) {
     if (typeof confirm === 'number' && !(error instanceof AppError) && !isTimeout(error)) ctx.store.db.markNotReady();
     throw error;
@@ -88,7 +94,7 @@ async function assertMatchesValid(
 ): Promise<undefined> {
   if (!hasStoredDependency(change)) return;
   for await (const documents of readBatches(ctx, selection, { limit: max_atomic }))
-    await planUpdates(ctx, change, documents);
+    await assertValid(ctx, change, documents);
 }
 
 /**

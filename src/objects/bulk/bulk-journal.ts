@@ -107,7 +107,7 @@ export async function restoreRun(store: Store, root: ChangeRoot, actions: readon
   }
   return {
     ctx: { store, account, limit: undefined, user, request_id, now },
-    change: { resource, values, references, action },
+    change: { resource, values, bytes: root.values?.length ?? 0, references, action },
     unselected: EJSON.parse(root.filter) as Values,
     related: root.conditions === undefined ? [] : (EJSON.parse(root.conditions) as RelatedCondition[]),
   };

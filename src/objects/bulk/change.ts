@@ -5,6 +5,7 @@ import type { Id } from '../../db/ids.js';
 import { protectedBy } from '../../db/indexes.js';
 import { AppError, throwIfAny } from '../../errors.js';
 import { splitIntoBatches } from '../../lib/batches.js';
+import { createTurns } from '../../lib/turns.js';
 import { isAboveDevices } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { Resource } from '../../schema/resource.js';
@@ -24,6 +25,8 @@ export interface BulkChange {
   resource: Resource;
   /** The fields to change; undefined: the objects are deleted. */
   values: Values | undefined;
+  /** Size of `values` as JSON. */
+  bytes: number;
   /** The objects that `values` refer to. */
   references: References;
   /** The action on `values` for each object instead. */
@@ -32,6 +35,8 @@ export interface BulkChange {
 
 /** Objects whose stored documents are read and changed together. */
 const max_documents = 100;
+/** Bytes that a change writes to all objects that match: it is read, stored and replicated once for each. */
+const max_change_bytes = 64 * 1024 * 1024;
 
 interface ApplyOptions {
   session: mongo.ClientSession;
@@ -62,7 +67,8 @@ export async function applyChange(
   const { resource, values, action } = change;
   const collection = ctx.store.db.collection<StoredObject>(resource.plural);
   const options = { session, ...(hint && { hint }) };
-  const findMatches = () => collection.find(filter, { ...options, projection: nodeProjection }).toArray();
+  const projection = { ...nodeProjection, bytes: { $bsonSize: '$$ROOT' } };
+  const findMatches = () => collection.find(filter, { ...options, projection }).toArray();
   if (action !== undefined) {
     const objects = (await findMatches()).map(describeNode);
     const changed = await action.apply(ctx, values ?? {}, objects, { session, skipsInvalid });
@@ -80,8 +86,10 @@ export async function applyChange(
   }
   let changed = 0;
   const ids = matches.map(({ _id }) => _id);
-  for (const batch of splitIntoBatches(ids, max_documents)) {
-    const documents = await collection.find({ _id: { $in: batch } }, { raw: true, session }).toArray();
+  const sizeOf = ({ bytes }: StoredObject) => Number(bytes) + change.bytes;
+  for (const batch of splitIntoBatches(matches, max_documents, sizeOf)) {
+    const batchIds = batch.map(({ _id }) => _id);
+    const documents = await collection.find({ _id: { $in: batchIds } }, { raw: true, session }).toArray();
     const updates = await planUpdates(ctx, change, documents as unknown as Bson[], skipsInvalid);
     if (updates.length > 0) await collection.bulkWrite(updates, { session, ordered: false });
     changed += updates.length;
@@ -154,8 +162,29 @@ export function hasStoredDependency({ resource, values = {}, action }: BulkChang
   return action === undefined && Object.keys(values).some((field) => resource.readModifyWrite.has(field));
 }
 
+/** @throws AppError invalid (4003) if the change writes more than 64 MiB to as many objects as match */
+export function assertWritable({ bytes }: BulkChange, matched: number): void {
+  const max_bytes = Math.floor(max_change_bytes / matched);
+  if (bytes > max_bytes)
+    throw new AppError('invalid', { body: `must be at most ${max_bytes} bytes for ${matched} objects` });
+}
+
+/** Computes the updates of documents in batches, which do not block. @throws AppError invalid (4003) */
+export async function assertValid(
+  ctx: OperationContext,
+  change: BulkChange,
+  documents: readonly Bson[],
+): Promise<void> {
+  const sizeOf = ({ length }: Bson) => length + change.bytes;
+  const takeTurns = createTurns();
+  for (const batch of splitIntoBatches(documents, max_documents, sizeOf)) {
+    await planUpdates(ctx, change, batch);
+    await takeTurns();
+  }
+}
+
 /** Computes the update of each document, as a single request would. @throws AppError invalid (4003) unless `skipsInvalid` */
-export async function planUpdates(
+async function planUpdates(
   ctx: OperationContext,
   { resource, values = {}, references }: BulkChange,
   documents: readonly Bson[],

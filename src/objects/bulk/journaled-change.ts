@@ -23,10 +23,10 @@ import {
 import {
   applyChange,
   assertConfirmed,
+  assertValid,
   type BulkChange,
   finishChange,
   hasStoredDependency,
-  planUpdates,
   settleReferences,
 } from './change.js';
 
@@ -85,7 +85,7 @@ async function savePieces(
   for await (const documents of batches) {
     matched += documents.length;
     if (matched > confirmed) continue;
-    if (isChecked) await planUpdates(ctx, change, documents);
+    if (isChecked) await assertValid(ctx, change, documents);
     const ids = documents.map((document) => getId(document, '_id'));
     await action?.check(ctx, ids);
     const pieces = [...splitIntoBatches(ids, max_ids)].map((piece) => ({ _id: db.newId(), root, ids: piece }));

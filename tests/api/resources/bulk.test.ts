@@ -135,6 +135,45 @@ describe('PATCH of many objects', () => {
   });
 });
 
+describe('a large PATCH of many objects', () => {
+  it('writes at most 64 MiB in all', async () => {
+    const { api, id_group } = await openAccount();
+    const [id = ''] = await createDevices(api, 75, { id_group });
+    const path = `/devices/${inGroup(id_group)}`;
+    const largest = Math.floor(67_108_864 / 75);
+    const bodyOf = (bytes: number) => ({
+      properties: { text: 'x'.repeat(bytes - '{"properties":{"text":""}}'.length) },
+    });
+    const refused = failed(4003, { body: `must be at most ${largest} bytes for 75 objects` });
+    expect(answerOf(await api.patch(path, bodyOf(largest + 1)))).toEqual(refused);
+    expect(answerOf(await api.patch(`${path}&confirm=75`, bodyOf(largest + 1)))).toEqual(refused);
+    expect((await api.get(pathOf('devices', id))).body).toMatchObject({ version: 0 });
+    expect(answerOf(await api.patch(path, bodyOf(largest)))).toEqual(preview({ matched: 75 }));
+    const commands = `/devices/commands/${inGroup(id_group)}`;
+    const command = { name: 'c', data: { text: 'x'.repeat(30_000) } };
+    expect(answerOf(await api.post(`${commands}&confirm=2300`, command))).toEqual(
+      failed(4003, { body: 'must be at most 29177 bytes for 2300 objects' }),
+    );
+  });
+
+  it('reads and changes documents in batches of 512 KiB', async () => {
+    const { api, id_group } = await openAccount();
+    const { db } = ctx.service;
+    await createDevices(api, 5, { id_group, properties: { old: 'x'.repeat(100_000) } });
+    await db.command({ profile: 2 });
+    const body = { properties: { text: 'x'.repeat(120_000) } };
+    const reply = await api.patch(`/devices/${inGroup(id_group)}&confirm=5`, body);
+    await db.command({ profile: 0 });
+    expect(answerOf(reply)).toEqual(done(2005, 'Device updated', 5));
+    const reads = { 'command.find': 'devices', 'command.filter._id.$in': { $exists: true } };
+    const profiled = await db
+      .collection('system.profile')
+      .find(reads, { sort: { ts: 1 } })
+      .toArray();
+    expect(profiled.map(({ nreturned }) => nreturned)).toEqual([2, 2, 1]);
+  });
+});
+
 describe('DELETE of many objects', () => {
   it('deletes exactly those that were confirmed, with everything below them', async () => {
     const { api, fixtures } = await openAccount();
