@@ -1,6 +1,8 @@
 import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { AppError } from '../../../src/errors.js';
+import { parseQuery } from '../../../src/schema/query.js';
 import { openSandbox, sendRequest } from '../../support/process.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
@@ -414,13 +416,24 @@ describe('regular expressions with catastrophic backtracking', () => {
   }
 
   it('are not reachable through a query', async () => {
-    const parameters = new Map(service.operations.map(({ path, query }) => [path, [...(query?.keys() ?? [])]]));
-    for (const path of topLevelLists) {
-      for (const parameter of parameters.get(path) ?? []) {
-        for (const text of texts(2000)) {
-          const reply = await expectCheap(() => api.get(`${path}?${parameter}=${encodeURIComponent(text)}`));
-          expect([path, parameter, reply.status]).toEqual([path, parameter, reply.status === 431 ? 431 : 400]);
+    const lists = service.operations.filter(({ method, path }) => method === 'get' && topLevelLists.includes(path));
+    for (const { path, query = new Map() } of lists) {
+      const isRefused = (parameter: string, text: string) => {
+        try {
+          parseQuery([[parameter, text]], query);
+          return false;
+        } catch (error) {
+          return error instanceof AppError;
         }
+      };
+      for (const [number, parameter] of [...query.keys()].entries()) {
+        const hostile = texts(2000);
+        const reply = await expectCheap(() => {
+          // all of them for the reader of the parameter, one on the whole way
+          expect(hostile.filter((text) => !isRefused(parameter, text))).toEqual([]);
+          return api.get(`${path}?${parameter}=${encodeURIComponent(hostile[number % hostile.length] ?? '')}`);
+        });
+        expect([path, parameter, reply.status]).toEqual([path, parameter, reply.status === 431 ? 431 : 400]);
       }
     }
   });
@@ -499,10 +512,19 @@ describe('header injection', () => {
 /** The service as its own process, to read its output. */
 describe('the output of the process', () => {
   const bootstrap = 'a-key-that-must-not-be-seen';
+  const hostile = [
+    ['/x%0d%0a127.0.0.1%20-%20admin', 'plain'],
+    ['/x', 'a" 200 5 "-" "forged'],
+    ['/x', 'tab\tand \u0085 \u009b31m'],
+    ['/x?"a"\\=b', '\\'],
+    ['/%1b[31m', 'x'.repeat(5000)],
+    ['/\u00e9', 'ÿ'],
+  ] as const;
+  let hidden: readonly string[];
+  let output: string;
+  let accessLog: string[];
 
-  async function runAndCollect(
-    use: (url: string) => Promise<readonly string[]>,
-  ): Promise<{ stdoutLines: string[]; secrets: readonly string[]; output: string }> {
+  beforeAll(async () => {
     const sandbox = await openSandbox();
     try {
       const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
@@ -512,90 +534,76 @@ describe('the output of the process', () => {
         ...{ LOG_FORMAT: 'combined', LOG_LEVEL: 'trace' },
       });
       const before = running.out().length;
-      const secrets = await use(running.url);
+      hidden = await useSecrets(running.url);
+      for (const [path, agent] of hostile) await sendHostile(Number(new URL(running.url).port), path, agent);
       running.kill('SIGTERM');
       await running.ended;
       await sandbox.database(uri.href).dropDatabase();
-      return {
-        stdoutLines: running.out().slice(before).split('\n').filter(Boolean),
-        secrets,
-        output: running.out() + running.err(),
-      };
+      accessLog = running.out().slice(before).split('\n').filter(Boolean);
+      output = running.out() + running.err();
     } finally {
       await sandbox.close();
     }
+  });
+
+  /** Makes and uses secrets in `requests`. @returns what must be seen nowhere */
+  async function useSecrets(url: string): Promise<readonly string[]> {
+    const headers = { 'service.apikey': bootstrap };
+    const send = (method: string, path: string, body?: unknown, more = {}) =>
+      sendRequest(method, url + path, body, { ...headers, ...more });
+    const issued = await send('POST', '/apikeys/', { username: 'bob', scope: 'write' });
+    await send('POST', '/projects/', { name: 'p', id_customer: 'c' });
+    await send('POST', '/services/', { name: 's', id_project: 'p@demo' });
+    await send('POST', '/groups/', { name: 'g', id_service: 's@demo' });
+    await send('POST', '/devices/', { name: 'd', type: 't', id_group: 'g@demo' });
+    const login = { username: 'u', password: 'the password of d' };
+    const created = await send('POST', '/mqttdevices/d@demo/credentials/', login);
+    const replies = [
+      created,
+      await send('PUT', '/mqttdevices/d@demo/credentials/', login),
+      await send('GET', '/apikeys/'),
+      await send('GET', '/devices/d@demo/'),
+      await send('GET', '/apikeys/', undefined, { accept: 'application/xml' }),
+      await send('GET', '/projects/', undefined, { 'service.apikey': `${issued.body.details.key}x` }),
+      await send('POST', '/apikeys/', { username: 'bob', scope: 'nonsense', key: issued.body.details.key }),
+      await send('GET', '/metrics'),
+    ];
+    expect(created.body.code).toBe(2001);
+    const secrets = [issued.body.details.key, bootstrap, login.password, 'only for this test, secret'];
+    for (const { text } of replies) for (const secret of secrets) expect(text).not.toContain(secret);
+    for (const { text } of replies) expect(text).not.toMatch(/[\da-f]{64}/);
+    return secrets;
   }
 
-  it('contains no key, password or digest', async () => {
-    const { secrets, output } = await runAndCollect(async (url) => {
-      const headers = { 'service.apikey': bootstrap };
-      const send = (method: string, path: string, body?: unknown, more = {}) =>
-        sendRequest(method, url + path, body, { ...headers, ...more });
-      const issued = await send('POST', '/apikeys/', { username: 'bob', scope: 'write' });
-      await send('POST', '/projects/', { name: 'p', id_customer: 'c' });
-      await send('POST', '/services/', { name: 's', id_project: 'p@demo' });
-      await send('POST', '/groups/', { name: 'g', id_service: 's@demo' });
-      await send('POST', '/devices/', { name: 'd', type: 't', id_group: 'g@demo' });
-      const login = { username: 'u', password: 'the password of d' };
-      const created = await send('POST', '/mqttdevices/d@demo/credentials/', login);
-      const replies = [
-        created,
-        await send('PUT', '/mqttdevices/d@demo/credentials/', login),
-        await send('GET', '/apikeys/'),
-        await send('GET', '/devices/d@demo/'),
-        await send('GET', '/apikeys/', undefined, { accept: 'application/xml' }),
-        await send('GET', '/projects/', undefined, { 'service.apikey': `${issued.body.details.key}x` }),
-        await send('POST', '/apikeys/', { username: 'bob', scope: 'nonsense', key: issued.body.details.key }),
-        await send('GET', '/metrics'),
-      ];
-      expect(created.body.code).toBe(2001);
-      const hidden = [issued.body.details.key, bootstrap, login.password, 'only for this test, secret'];
-      for (const { text } of replies) for (const secret of hidden) expect(text).not.toContain(secret);
-      for (const { text } of replies) expect(text).not.toMatch(/[\da-f]{64}/);
-      return hidden;
+  const sendHostile = (port: number, path: string, agent: string) =>
+    new Promise<void>((resolve, reject) => {
+      const socket = connect(port, '127.0.0.1');
+      socket
+        .on('error', reject)
+        .on('close', () => resolve())
+        .resume();
+      const head = `GET ${path} HTTP/1.1\r\nHost: x\r\nUser-Agent: ${agent}\r\nReferer: ${agent}\r\n`;
+      socket.write(Buffer.from(`${head}Connection: close\r\n\r\n`, 'latin1'));
     });
-    for (const secret of secrets) expect(output).not.toContain(secret);
+
+  it('contains no key, password or digest', () => {
+    for (const secret of hidden) expect(output).not.toContain(secret);
     expect(output).not.toMatch(/\b[\da-f]{64}\b/);
   });
 
-  it('has one access-log line per request, whatever a client sends', async () => {
-    const hostile = [
-      ['/x%0d%0a127.0.0.1%20-%20admin', 'plain'],
-      ['/x', 'a" 200 5 "-" "forged'],
-      ['/x', 'tab\tand \u0085 \u009b31m'],
-      ['/x?"a"\\=b', '\\'],
-      ['/%1b[31m', 'x'.repeat(5000)],
-      ['/\u00e9', 'ÿ'],
-    ];
-    const { stdoutLines } = await runAndCollect(async (url) => {
-      for (const [path = '', agent = ''] of hostile) {
-        await new Promise<void>((resolve, reject) => {
-          const socket = connect(Number(new URL(url).port), '127.0.0.1');
-          socket
-            .on('error', reject)
-            .on('close', () => resolve())
-            .resume();
-          socket.write(
-            Buffer.from(
-              `GET ${path} HTTP/1.1\r\nHost: x\r\nUser-Agent: ${agent}\r\nReferer: ${agent}\r\nConnection: close\r\n\r\n`,
-              'latin1',
-            ),
-          );
-        });
-      }
-      return [];
-    });
-    const lines = stdoutLines.filter((line) => !line.includes('/readyz'));
+  it('has one access-log line per request, whatever a client sends', () => {
+    const lines = accessLog.filter((line) => !line.includes('/readyz'));
     for (const line of lines) {
       // no control characters, not even those of Latin-1, and quotes sent by the client are escaped
       expect(line).toMatch(/^[^\p{Cc}\u2028\u2029]*$/u);
       expect(line).toMatch(
-        /^\S+ - \S+ \[[^\]]*\] "(?:[^"\\]|\\.)*" \d{3} \S+ "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*" \d{4} \S+ ms [\da-f-]{36}$/,
+        /^\S+ - \S+ \[[^\]]*\] "(?:[^"\\]|\\.)*" \d{3} \S+ "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*" (?:\d{4}|-) \S+ ms [\da-f-]{36}$/,
       );
       expect(line.length).toBeLessThan(8000);
     }
     expect(lines.join('\n')).toContain(String.raw`"GET /x?\"a\"\\=*** HTTP/1.1" 401`);
-    expect(lines.length).toBeGreaterThanOrEqual(hostile.length - 1);
-    expect(lines.length).toBeLessThanOrEqual(hostile.length);
+    // 13 requests with secrets; Node itself refuses one of the hostile ones
+    expect(lines.length).toBeGreaterThanOrEqual(13 + hostile.length - 1);
+    expect(lines.length).toBeLessThanOrEqual(13 + hostile.length);
   });
 });
