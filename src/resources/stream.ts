@@ -1,3 +1,4 @@
+import { parseTime } from '../lib/rfc3339.js';
 import { freeform } from '../schema/fields/freeform.js';
 import { recordedTime, timestamp } from '../schema/fields/number.js';
 import { choice, identifierText, max_identifier_length, text } from '../schema/fields/text.js';
@@ -16,18 +17,20 @@ export const max_data_bytes = 64 * 1024;
 
 const decimal = /^[0-9]{1,12}(\.[0-9]{1,9})?$/;
 
-/** Time of measurement: epoch seconds as a number or text, or `now`. */
+/** Time of measurement: epoch seconds as a number or text, `now`, or RFC 3339. */
 function measuredAt(): FieldType {
   const type = timestamp();
   return {
     ...type,
     body: (value, path, faults) => {
       if (value === 'now') return undefined;
-      return type.body(typeof value === 'string' && decimal.test(value) ? Number(value) : value, path, faults);
+      if (typeof value !== 'string') return type.body(value, path, faults);
+      return type.body(decimal.test(value) ? Number(value) : (parseTime(value) ?? value), path, faults);
     },
-    schema: { ...type.schema, description: `${type.schema.description} Also taken as text, or \`now\`.` },
-    querySchema: type.schema,
-    responseSchema: type.schema,
+    schema: {
+      ...type.schema,
+      description: `${type.schema.description} Also taken as text, as RFC 3339 with an offset, or \`now\`.`,
+    },
   };
 }
 

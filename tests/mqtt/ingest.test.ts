@@ -78,7 +78,7 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     const { id, username } = await acme.device();
     const device = await mqtt.connect(username);
     await device.publish(`${id}/streams`, { data: { a: 1 }, at: 1000.5 });
-    await device.publish(`${id}/status`, { data: { b: 1 }, protocol: 'v2', at: 2000 });
+    await device.publish(`${id}/status`, { data: { b: 1 }, protocol: 'v2', at: '1970-01-01T01:33:20+01:00' });
     const { body } = await acme.api.get(`${pathOf('devices', id, 'streams')}?sort=at`);
     const id_developer = expect.stringMatching(/^[0-9a-f]{64}@acme$/);
     const common = { id_developer, device: id, owner: 'alice', updater: 'alice', created_at: expect.any(Number) };

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parseTime } from '../../lib/rfc3339.js';
 import type { FieldType, Schema } from '../fields.js';
 import { checkWith } from './zod-check.js';
 
@@ -75,10 +76,26 @@ export const timeKeywords: Schema = {
   examples: [1700000000],
 };
 
-/** Epoch seconds; filtered by range too (reference/identifiers.md#times). */
+const notTime = 'must be in seconds since 1970, up to 1000000000000, or RFC 3339 with an offset';
+
+/** Epoch seconds; filtered by range too, then also as RFC 3339 (reference/identifiers.md#times). */
 export function timestamp(): FieldType {
   const type = numberType({ min: 0, max: 1e12 }, false);
-  return { ...type, ranged: true, schema: { ...type.schema, ...timeKeywords } };
+  const schema = { ...type.schema, ...timeKeywords };
+  return {
+    ...type,
+    ranged: true,
+    query: (text, path, faults) => {
+      // a `+` that is not encoded arrives as a space
+      const seconds = parseTime(text.replace(/ (?=\d\d:\d\d$)/, '+'));
+      const value = type.query?.(String(seconds ?? text), path, faults);
+      if (path in faults) faults[path] = notTime;
+      return value;
+    },
+    schema,
+    querySchema: { ...schema, description: `${timeKeywords.description} Also taken as RFC 3339 with an offset.` },
+    responseSchema: schema,
+  };
 }
 
 /** Epoch seconds that only the service writes: integers without an upper bound, filtered like other times. */
