@@ -250,7 +250,7 @@ async function ingestOnce(
   ingest: Ingest,
   submission: Parameters<Ingest>[0],
   { id, isRepeated, isWill }: Omit<RepeatedMessage, keyof Message>,
-): Promise<void> {
+): Promise<unknown> {
   const job = { ...submission, isWill };
   if (id === undefined) return ingest(job);
   const entries = job.entries.map((entry, index) => ({ ...entry, message: deriveId(id, index) }));
@@ -258,7 +258,7 @@ async function ingestOnce(
   const received_from = Math.min(readIdTime(id) / 1000, job.now) - max_clock_difference_s;
   const stored = await findStored(db, job.account, entries, received_from);
   const missing = entries.filter(({ message }) => !stored.has(String(message)));
-  if (missing.length > 0) await ingest({ ...job, entries: missing });
+  return missing.length > 0 ? ingest({ ...job, entries: missing }) : undefined;
 }
 
 /** Stores what a publish to a topic of a device holds. */

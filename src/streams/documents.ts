@@ -3,6 +3,7 @@ import type { Database } from '../db/database.js';
 import { findRejected, hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { stream } from '../resources/index.js';
+import type { StreamKind } from '../resources/stream.js';
 import { readReceipt } from '../resources/stream-key.js';
 import type { NextNumber } from './numbering.js';
 import type { Entry } from './parse-streams.js';
@@ -14,6 +15,7 @@ export interface StreamDocument {
   _id: StreamKey;
   /** Internal id of the device: another one may have had the identifier before. */
   parent: Id | undefined;
+  _t: StreamKind;
   [path: string]: unknown;
 }
 

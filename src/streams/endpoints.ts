@@ -8,16 +8,18 @@ import { device, stream, streamIdentity, streamOfAccount } from '../resources/in
 import type { StreamKind } from '../resources/stream.js';
 import { integer } from '../schema/fields/number.js';
 import { isPlainObject } from '../schema/fields/object.js';
+import { choice } from '../schema/fields/text.js';
 import { type Fields, type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
 import { createListParser, type ListRequest, listParametersOf } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { receipt } from '../schema/openapi/responses.js';
 import { body_limit_bytes } from '../schema/operation.js';
-import type { Query } from '../schema/query.js';
+import { parseQuery, type Query } from '../schema/query.js';
 import { describeIdentifier } from '../schema/resource.js';
-import { type Ingest, unknownDevice } from './ingest.js';
+import type { Ingested } from './ingest.js';
 import { parseStreams, streamWithDevice } from './parse-streams.js';
 import { parseXmlStreams } from './parse-xml.js';
+import { type Submission, unknownDevice } from './senders.js';
 import {
   findDeviceStreams,
   matchDeviceStreams,
@@ -27,6 +29,15 @@ import {
   showStream,
 } from './store.js';
 
+const repetition = new Map([
+  [
+    'on_conflict',
+    withDocumentation(choice('skip'), {
+      about: 'skip: leaves streams out whose device has one of their kind with the same at.',
+      example: 'skip',
+    }),
+  ],
+]);
 const oneObject = 'The body may also be one such object instead of an array.';
 const ofDevice = '/devices/{device_id_developer}/streams/';
 const metadata: Readonly<{ [param: string]: FieldType }> = {
@@ -63,8 +74,20 @@ const metadataSchema: Schema = {
   examples: [{ parameters: { _m: 1 }, returned: 1, took_ms: 1, at_first: 1700000000.25, at_last: 1700000000.25 }],
 };
 
+const ingestedSchema: Schema = {
+  title: 'IngestedStreams',
+  type: 'object',
+  description: 'With `on_conflict=skip` the numbers of streams, else empty.',
+  properties: {
+    created: whole('Number of streams that were stored.'),
+    skipped: whole('Number of streams that were left out.'),
+  },
+  additionalProperties: false,
+  examples: [{}],
+};
+
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
-export function streamEndpoints(ingest: Ingest): Endpoint[] {
+export function streamEndpoints(ingest: (submission: Submission) => Promise<Ingested>): Endpoint[] {
   const parseRemoval = createListParser(stream, { params: removalQuery });
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
@@ -94,14 +117,17 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
       summary: 'Store 1 to 1,000 streams of a device',
       description: `All are stored, or none. ${oneObject}`,
       scope: 'stream',
+      query: repetition,
       body: body(describeBody(stream, false)),
-      result: { kind: 'status', success: 'created', message: 'stream created' },
+      result: { kind: 'status', success: 'created', message: 'stream created', details: ingestedSchema },
       async handle(ctx) {
-        const { account, limit, user } = ctx;
+        const skipsRepeated = isSkipping(ctx);
         const { entries, fieldOf } = parseStreams(ctx.takeJson(), { device: idOf(ctx) });
         // faults of the device concern the path, not an entry
         const fieldOfEntry = (index: number, field: string) => (field === 'device' ? field : fieldOf(index, field));
-        await ingest({ entries, fieldOf: fieldOfEntry, account, limit, user, now: ctx.now }).catch(pathNotFound);
+        const streams = { entries, fieldOf: fieldOfEntry, skipsRepeated };
+        const details = await ingest({ ...streams, ...senderOf(ctx) }).catch(pathNotFound);
+        return skipsRepeated ? { details } : undefined;
       },
     },
     {
@@ -174,18 +200,24 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
       summary,
       description: `All are stored, or none. ${oneObject} \`_t\` may be given as \`${_t}\`.`,
       scope: 'stream',
+      query: repetition,
       body: body(describeFormer()),
       result: { kind: 'plain', schema: receipt },
       legacy: { unauthorized: 'Not authorized: apikey not found' },
       async handle(ctx) {
-        const { account, limit, user } = ctx;
-        const { entries, fieldOf } = parseStreams(ctx.takeJson(), { _t });
-        await ingest({ entries, fieldOf, account, limit, user, now: ctx.now });
+        const skipsRepeated = isSkipping(ctx);
+        await ingest({ ...parseStreams(ctx.takeJson(), { _t }), ...senderOf(ctx), skipsRepeated });
         sendLegacyText(ctx.response, 'OK');
       },
     };
   }
 }
+
+function isSkipping({ query }: RequestContext): boolean {
+  return parseQuery(query, repetition).on_conflict === 'skip';
+}
+
+const senderOf = ({ account, limit, user, now }: RequestContext) => ({ account, limit, user, now });
 
 /** A stream that names its device; the path decides `_t`. */
 function describeFormer(): Schema {

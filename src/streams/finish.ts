@@ -1,9 +1,12 @@
 import type { Id } from '../db/ids.js';
+import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
 import { createShares } from '../lib/shares.js';
 import { runWithTimeLimit, TimeLimitError } from '../lib/time-limit.js';
-import type { Evaluation, ReceivedStream } from '../objects/received-streams.js';
+import type { Evaluation, PrepareEvaluation, ReceivedStream } from '../objects/received-streams.js';
 import type { ValueRecorder } from '../objects/values/recorder.js';
+import type { StreamDocument } from './documents.js';
+import type { Devices, Submission } from './senders.js';
 
 /** Data streams of one account in a batch. */
 export interface AccountPart {
@@ -46,4 +49,34 @@ export function createFinisher(values: Pick<ValueRecorder, 'record'>): FinishPar
       throw error instanceof TimeLimitError ? new AppError('database', {}, { cause: error }) : error;
     }
   };
+}
+
+/** The data streams among stored ones, for the evaluation of alarm rules. */
+function receivedStreams(stored: readonly StreamDocument[], devices: Devices): ReceivedStream[] {
+  return stored.flatMap(({ _id, _t, data }) => {
+    const sender = devices.get(_id.device);
+    if (_t !== 'str' || sender === undefined || !(data instanceof OpaqueJson)) return [];
+    return [{ _id, device: sender, at: _id.at.value, data }];
+  });
+}
+
+/** Compares the data streams of each account with its alarm rules. @param documents the stored streams of each request */
+export async function compareWithRules(
+  documents: ReadonlyMap<Pick<Submission, 'account'>, readonly StreamDocument[]>,
+  devices: Devices,
+  { prepareEvaluation, isMeasured }: { prepareEvaluation: PrepareEvaluation | undefined; isMeasured: boolean },
+): Promise<ReadonlyMap<string, AccountPart>> {
+  const requests = new Map<string, ReceivedStream[][]>();
+  for (const [{ account }, stored] of documents) {
+    const streams = receivedStreams(stored, devices);
+    const ofAccount = requests.get(account);
+    if (ofAccount === undefined) requests.set(account, [streams]);
+    else ofAccount.push(streams);
+  }
+  const parts = new Map<string, AccountPart>();
+  for (const [account, ofAccount] of requests) {
+    const evaluation = await prepareEvaluation?.(account)?.(ofAccount);
+    parts.set(account, { account, streams: ofAccount.flat(), evaluation, isMeasured });
+  }
+  return parts;
 }

@@ -146,6 +146,11 @@ describe('POST /devices/{id}/streams/', () => {
     ['1700000000', 1_700_000_000],
     ['1700000000.5', 1_700_000_000.5],
     ['0', 0],
+    ['2026-11-27T09:00:00.5+01:00', 1_795_766_400.5],
+    ['2026-11-27t08:00:00z', 1_795_766_400],
+    ['2026-11-27 13:45:00.000001+05:45', 1_795_766_400.000_001],
+    ['2024-02-29T23:59:60-00:00', 1_709_251_200],
+    ['1969-12-31T23:30:00-00:30', 0],
   ])('accepts %j as time', async (sent, stored) => {
     await api.post(path, { at: sent, data: {} });
     expect(await values('at')).toEqual([stored]);
@@ -157,12 +162,14 @@ describe('POST /devices/{id}/streams/', () => {
     expect(await values('at')).toEqual([service.now()]);
   });
 
-  it.each(['', 'NOW', 'yesterday', '1e3', '0x10', '-5', ' 5', '5.', '.5', -1, true, {}, [1], 1e13])(
-    'rejects %j as time',
-    async (sent) => {
-      expect((await api.post(path, { at: sent, data: {} })).body).toEqual(invalid({ at: expect.any(String) }));
-    },
-  );
+  it.each([
+    ...['', 'NOW', 'yesterday', '1e3', '0x10', '-5', ' 5', '5.', '.5', -1, true, {}, [1], 1e13],
+    ...['2026-11-27', '2026-11-27T09:00:00', '2026-11-27T09:00Z', '2026-02-29T09:00:00Z', '2026-13-01T09:00:00Z'],
+    ...['2026-11-27T24:00:00Z', '2026-11-27T09:60:00Z', '2026-11-27T09:00:00+24:00', '2026-11-27T09:00:00+0100'],
+    ...['1969-12-31T23:59:59Z', '2026-11-27T09:00:00.Z', '2026-11-27T09:00:00Z\n'],
+  ])('rejects %j as time', async (sent) => {
+    expect((await api.post(path, { at: sent, data: {} })).body).toEqual(invalid({ at: expect.any(String) }));
+  });
 
   it('accepts a protocol of 1 to 50 characters, and `str` or `sta` as kind', async () => {
     for (const protocol of ['x', '😀'.repeat(50), null])
@@ -173,6 +180,86 @@ describe('POST /devices/{id}/streams/', () => {
       expect((await api.post(path, { _t, data: {} })).body).toEqual(invalid({ _t: expect.any(String) }));
     expect(await values('protocol', '?sort=created_at')).toEqual(['x', '😀'.repeat(50), 'http']);
   });
+});
+
+describe('?on_conflict=skip', () => {
+  const skipping = () => `${path}?on_conflict=skip`;
+  const stream = (at: unknown, n: number, _t = 'str') => ({ at, _t, data: { n } });
+  const shown = async () =>
+    (await listStreams('?sort=at')).result.map((each: Record<string, never>) => [each.at, each._t, each.data]);
+
+  it('leaves out what the device has, and what stands before in the array', async () => {
+    await api.post(path, [stream(10, 1), stream(20, 2, 'sta')]);
+    const sent = [stream('10', 3), stream(10, 4, 'sta'), stream(20, 5), stream(20, 6, 'sta'), stream(30, 7)];
+    const reply = await api.post(skipping(), [...sent, stream('1970-01-01T00:00:30Z', 8), stream(30.5, 9)]);
+    expect(reply.body).toEqual({ ...created, details: { created: 4, skipped: 3 } });
+    expect(await shown()).toEqual([
+      ...[[10, 'str', { n: 1 }] as const, [10, 'sta', { n: 4 }] as const, [20, 'sta', { n: 2 }] as const],
+      ...[[20, 'str', { n: 5 }] as const, [30, 'str', { n: 7 }] as const, [30.5, 'str', { n: 9 }] as const],
+    ]);
+    expect((await api.post(skipping(), [stream(30, 1), stream(10, 1)])).body.details).toEqual({
+      created: 0,
+      skipped: 2,
+    });
+  });
+
+  it('finds few times among many, and those of another device are no reason', async () => {
+    const many = Array.from({ length: 600 }, (_, n) => stream(n, n));
+    const other = await fixtures.device({ id_group });
+    await api.post(path, many);
+    const sent = [stream(0, 1), stream(299.5, 2), stream(300, 3), stream(599, 4), stream(600, 5)];
+    expect((await api.post(skipping(), sent)).body.details).toEqual({ created: 2, skipped: 3 });
+    const elsewhere = `${pathOf('devices', other, 'streams')}?on_conflict=skip`;
+    expect((await api.post(elsewhere, sent)).body.details).toEqual({ created: 5, skipped: 0 });
+  });
+
+  it('stores one of many that are sent at once', async () => {
+    const replies = await Promise.all(Array.from({ length: 30 }, (_, n) => api.post(skipping(), stream(5, n))));
+    expect(
+      replies
+        .map(({ body }) => body.details.created)
+        .sort()
+        .slice(-2),
+    ).toEqual([0, 1]);
+    expect(await count()).toBe(1);
+  });
+
+  it('serves the legacy paths, with their answer, and XML', async () => {
+    for (const [target, _t] of [['/streams/', 'str'] as const, ['/status/', 'sta'] as const]) {
+      for (const n of [1, 2]) {
+        const reply = await api.post(`${target}?on_conflict=skip`, {
+          ...stream('2026-11-27T09:00:00Z', n, _t),
+          device,
+        });
+        expect(reply.text).toBe('{ "response": "OK" }');
+      }
+    }
+    const xml = `<stream><device>${device}</device><at>1795770000</at><data/></stream>`;
+    const reply = await api.send('POST', '/streams/?on_conflict=skip', { 'Content-Type': 'text/xml' }, xml);
+    expect(reply.text).toBe('{ "response": "OK" }');
+    expect(await shown()).toEqual([
+      [1_795_770_000, 'str', { n: 1 }],
+      [1_795_770_000, 'sta', { n: 1 }],
+    ]);
+  });
+
+  it('moves no deadline for what is left out, and checks it all the same', async () => {
+    await api.post(path, stream(10, 1));
+    const before = (await api.get(pathOf('devices', device))).body;
+    service.advance(60);
+    expect((await api.post(skipping(), stream(10, 1))).body.details).toEqual({ created: 0, skipped: 1 });
+    expect((await api.get(pathOf('devices', device))).body).toEqual(before);
+    const faulty = await api.post(skipping(), [stream(10, 1), { ...stream(10, 1), checksum: 'a'.repeat(40) }]);
+    expect(faulty.body).toEqual(invalid({ '1.checksum': expect.any(String) }));
+  });
+
+  it.each(['on_conflict=create', 'on_conflict=', 'skip=1', 'on_conflict=skip&on_conflict=skip'])(
+    'answers 4004 to %j, before faults of the body',
+    async (query) => {
+      const reply = await api.post(`${path}?${query}`, {});
+      expect([reply.status, reply.body.code]).toEqual([400, 4004]);
+    },
+  );
 });
 
 describe('the data of a stream', () => {
@@ -514,6 +601,32 @@ describe('GET', () => {
     for (const [query, expected] of cases) expect([query, await numbersFor(query)]).toEqual([query, expected]);
     expect((await listStreams('?max=3&_t=str')).total_documents).toBe(6);
     expect((await listStreams('?offset=50')).total_documents).toBe(10);
+  });
+
+  it.each([
+    ['at_from=2026-11-27T09:00:00.5%2B01:00', [2, 3]],
+    ['at_from=2026-11-27T09:00:00.5+01:00', [2, 3]],
+    ['at_to=2026-11-27T08:00:00Z', [1]],
+    ['at=2026-11-27T03:00:01-05:00', [3]],
+    ['at_from=2026-11-27T08:00:00Z&at_to=1795766400.9', [1, 2]],
+    ['created_at_from=2026-11-27T08:00:00Z&at_to=2026-11-27T08:00:00Z', [1]],
+  ])('takes times as RFC 3339: %s', async (query, expected) => {
+    const times = [1_795_766_400, 1_795_766_400.5, 1_795_766_401];
+    await api.post(
+      path,
+      times.map((at, index) => ({ at, data: { n: index + 1 } })),
+    );
+    expect((await values('data', `?${query}`)).map(({ n }: { n: number }) => n)).toEqual(expected);
+  });
+
+  it('says that seconds are meant, or RFC 3339', async () => {
+    const rule = 'must be in seconds since 1970, up to 1000000000000, or RFC 3339 with an offset';
+    for (const at of ['1795766400000', '2026-11-27T09:00:00', 'yesterday']) {
+      const reply = await api.get(`${path}?at=${at}`);
+      expect([reply.status, reply.body.details]).toEqual([400, { at: rule }]);
+    }
+    const reply = await api.delete(path, { at_to: '2026-11-27T09:00:00 01:00' });
+    expect(reply.body.code).toBe(2004);
   });
 
   it('orders streams of the same time by creation, also reversed', async () => {

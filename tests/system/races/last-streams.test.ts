@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { sendImport } from '../../support/import.js';
 import { type Api, pathOf, startTestService, type TestService } from '../../support/service.js';
 
-/** Last streams that two instances show while both store and delete streams (`src/objects/last-stream-cache.ts`). */
+/** Streams that two instances store, and the last ones that both show (`src/objects/last-stream-cache.ts`). */
 const services: TestService[] = [];
 const apis: Api[] = [];
 const names = Array.from({ length: 12 }, (_, number) => `d${String(number).padStart(2, '0')}`);
@@ -86,5 +86,19 @@ it('are those of the streams that either has stored and not deleted', async () =
     await Promise.all([...names.map(change), ...apis.flatMap((api) => [read(api), read(api), read(api)])]);
     const expected = names.map((name) => ({ name, ...findLast(stored.get(name) ?? []) }));
     for (const api of apis) expect({ seed, round, result: await read(api) }).toEqual({ seed, round, result: expected });
+  }
+});
+
+it('are stored once by on_conflict=skip, whichever instances get them how often', async () => {
+  const sent = Array.from({ length: 20 }, (_, n) => ({ at: now - 1000 + n, data: { n } }));
+  for (let round = 0; round < rounds; round++) {
+    const path = pathOf('devices', `${names[round % names.length]}@acme`, 'streams');
+    await (apis[0] as Api).delete(path);
+    const sending = [...apis, ...apis, ...apis].map((api) => api.post(`${path}?on_conflict=skip`, sent));
+    const replies = await Promise.all(sending);
+    const created = replies.reduce((sum, { body }) => sum + body.details.created, 0);
+    const { body } = await (apis[1] as Api).get(`${path}?sort=at`);
+    const times = body.result.map(({ at }: Sent) => at);
+    expect({ round, created, times }).toEqual({ round, created: 20, times: sent.map(({ at }) => at) });
   }
 });
