@@ -22,7 +22,7 @@ RUN install -d -o node -g node -m 700 /backups
 VOLUME /backups
 # by number: Kubernetes checks that it is not root
 USER 1000:1000
-EXPOSE 3000 1883
+EXPOSE 3000 1883 8883
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s --retries=3 \
-  CMD ["node", "-e", "fetch('http://127.0.0.1:' + process.env.PORT + '/healthz').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "-e", "const s = process.env.TLS_CERT_FILE ? 's' : ''; require('node:http' + s).get('http' + s + '://127.0.0.1:' + process.env.PORT + '/healthz', { rejectUnauthorized: false }, ({ statusCode }) => process.exit(statusCode === 200 ? 0 : 1)).on('error', () => process.exit(1))"]
 CMD ["node", "dist/src/main.js"]

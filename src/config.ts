@@ -2,6 +2,7 @@ import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { isSecureAddress } from './egress/addresses.js';
 import { StartError } from './errors.js';
+import { findMisspelled } from './lib/misspelled-variables.js';
 import { decodePercent } from './lib/percent-decoding.js';
 
 /** An external broker and the service's credentials there. */
@@ -88,7 +89,7 @@ export const variables = {
   PUBLIC_URL: {
     type: httpUrl.regex(/^[^/]+\/\/[^/?#@]+(?:\/[^?#]*)?$/).transform((url) => url.replace(/\/$/, '')),
     expected: 'an http or https address without user, query and fragment',
-    shownDefault: '`http://HOST:PORT`',
+    shownDefault: '`http://HOST:PORT`, with TLS `https://…`',
     meaning: 'address that clients use, http or https; links begin with it',
   },
   MONGODB_URI: {
@@ -174,6 +175,29 @@ export const variables = {
     expected: 'a port from 0 to 65535, or off',
     fallback: '1883',
     meaning: 'port of the [MQTT broker](mqtt.md#113-broker), or `off`',
+  },
+  TLS_CERT_FILE: {
+    type: z.string(),
+    expected: 'a file',
+    meaning:
+      'PEM file of the [certificate](#110-tls) and its chain; with it `PORT` speaks https only, and `MQTTS_PORT` MQTT over TLS',
+  },
+  TLS_KEY_FILE: {
+    type: z.string(),
+    expected: 'a file',
+    meaning: 'PEM file of the private key of the certificate, without a passphrase; set with `TLS_CERT_FILE`',
+  },
+  TLS_CLIENT_CA_FILE: {
+    type: z.string(),
+    expected: 'a file',
+    meaning:
+      'PEM file of the certificate authorities that sign [certificates of devices](mqtt.md#1116-certificates-of-devices) for `MQTTS_PORT`',
+  },
+  MQTTS_PORT: {
+    type: z.union([off, port]),
+    expected: 'a port from 0 to 65535, or off',
+    fallback: '8883',
+    meaning: 'port of the [MQTT broker](mqtt.md#113-broker) over TLS, or `off`; without `TLS_CERT_FILE` there is none',
   },
   MQTT_AUTH_SECRET: {
     type: z.string().min(16),
@@ -288,8 +312,12 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     );
   }
   assertSetTogether(['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLAIM'], env);
-  const { host, port, public_url = `http://${formatUrlHost(host)}:${port}` } = config;
-  return Object.freeze({ ...config, public_url });
+  assertSetTogether(['TLS_CERT_FILE', 'TLS_KEY_FILE'], env);
+  const { tls_cert_file, tls_client_ca_file, public_url = formatOrigin(config, config.port) } = config;
+  if (tls_client_ca_file !== undefined && tls_cert_file === undefined)
+    throw new StartError('TLS_CERT_FILE must be set where TLS_CLIENT_CA_FILE is');
+  const mqtts_port = tls_cert_file === undefined ? undefined : config.mqtts_port;
+  return Object.freeze({ ...config, public_url, mqtts_port });
 }
 
 /** @throws StartError if some of the variables are set, but not all */
@@ -299,36 +327,14 @@ function assertSetTogether(names: readonly string[], env: Readonly<Record<string
     throw new StartError(`${missing.join(' and ')} must be set: ${names.join(', ')} work together only`);
 }
 
-const max_misspelled_letters = 2;
-
 /** Finds unknown variables with the first word of a known one and few letters different, such as MQTT_PROT. */
-export function findMisspelledVariables(
-  env: Readonly<Record<string, string | undefined>>,
-): { variable: string; similar: string }[] {
-  const names = Object.keys(variables);
-  return Object.keys(env)
-    .filter((variable) => !names.includes(variable))
-    .flatMap((variable) => {
-      const [firstWord = ''] = variable.split('_');
-      const similar = names.find(
-        (name) => name.startsWith(`${firstWord}_`) && countEdits(variable, name) <= max_misspelled_letters,
-      );
-      return similar === undefined ? [] : [{ variable, similar }];
-    });
+export function findMisspelledVariables(env: Readonly<Record<string, string | undefined>>) {
+  return findMisspelled(Object.keys(env), Object.keys(variables));
 }
 
-/** Levenshtein distance. */
-function countEdits(text: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, column) => column);
-  for (const letter of text) {
-    const next = [(row[0] ?? 0) + 1];
-    for (const [column, otherLetter] of [...other].entries()) {
-      const replaced = (row[column] ?? 0) + (letter === otherLetter ? 0 : 1);
-      next.push(Math.min(replaced, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[other.length] ?? 0;
+/** Formats the address on which HTTP listens. */
+export function formatOrigin({ host, tls_cert_file }: Pick<Config, 'host' | 'tls_cert_file'>, port: number): string {
+  return `${tls_cert_file === undefined ? 'http' : 'https'}://${formatUrlHost(host)}:${port}`;
 }
 
 /** Formats a host for a URL: IPv6 addresses in brackets. */

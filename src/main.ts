@@ -2,6 +2,7 @@ import cluster from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
 import { findMisspelledVariables, readConfig } from './config.js';
 import { StartError } from './errors.js';
+import { readTlsFiles } from './http/tls-files.js';
 import { findEndOfLife } from './lib/end-of-life.js';
 import { createLog } from './lib/log.js';
 import { awaitLater } from './lib/promises.js';
@@ -33,6 +34,10 @@ async function main(): Promise<void> {
     if (since !== undefined) log.warn({ release, since }, 'release without security updates; use a later one');
   };
   const closers: (() => Promise<void>)[] = [];
+  let running: Running | undefined;
+  // without TLS the signal ends the process, as that of a closed terminal does
+  if (config.tls_cert_file !== undefined)
+    process.on('SIGHUP', () => void running?.reloadFiles().catch((err) => log.error({ err }, 'TLS files not read')));
   const stop = onSignal(async () => {
     await starting.catch(() => undefined);
     for (const close of closers.toReversed()) await close();
@@ -44,7 +49,7 @@ async function main(): Promise<void> {
   async function start(): Promise<void> {
     if (cluster.isWorker) {
       const { mongodb_uri: uri = '', secret_key = '' } = config;
-      const running = await startService({
+      running = await startService({
         config,
         uri,
         secret_key,
@@ -60,6 +65,8 @@ async function main(): Promise<void> {
     for (const { variable, similar } of findMisspelledVariables(process.env))
       log.warn({ variable, similar }, 'unknown environment variable resembles a known one');
     warnOfEndOfLife(`Node.js ${process.versions.node.split('.')[0]}`);
+    // bad ones end the start before that of the database
+    await readTlsFiles(config);
     const embedded =
       config.mongodb_uri === undefined
         ? await startEmbedded({ dataDir: config.data_dir, env: process.env, log, print: say })
@@ -72,7 +79,7 @@ async function main(): Promise<void> {
     try {
       const uri = embedded?.uri ?? config.mongodb_uri ?? '';
       const secret_key = config.secret_key ?? (await loadSecretKey(config.data_dir));
-      const running: Running =
+      running =
         config.workers === 1
           ? await startService({ config, uri, secret_key, log, print: say, isExclusive: embedded !== undefined })
           : await runWorkers({ config, env: { MONGODB_URI: uri, SECRET_KEY: secret_key }, log });

@@ -8,7 +8,7 @@ import { startAlarmWatch } from './alarms/watch.js';
 import { type App, type AppDeps, createApp } from './app.js';
 import { removeOldCommands, startCommandExpiry } from './commands/expiry.js';
 import { queueCommands } from './commands/many.js';
-import { type Config, formatUrlHost } from './config.js';
+import { type Config, formatOrigin } from './config.js';
 import type { Database, Log } from './db/database.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from './db/leased-job.js';
 import { beginLog, startLogReader } from './events/log-reader.js';
@@ -16,6 +16,7 @@ import { startStatusWatch } from './events/status-watch.js';
 import { removeEventsBefore } from './events/store.js';
 import { warnOfOtherKeys } from './file-storage/linked.js';
 import { listen, openServer } from './http/server.js';
+import { openTlsFiles, type TlsFiles } from './http/tls-files.js';
 import { awaitLater } from './lib/promises.js';
 import { openVault, type Vault } from './lib/vault.js';
 import { version } from './lib/version.js';
@@ -54,6 +55,8 @@ export interface Running {
   url: string;
   /** Serves on for SHUTDOWN_DELAY_S, then stops accepting and finishes what is in flight (10 s at most). */
   stop(): Promise<void>;
+  /** Reads the files of TLS again. */
+  reloadFiles(): Promise<void>;
 }
 
 /** One process of the service. */
@@ -91,7 +94,9 @@ export async function startService(options: StartOptions): Promise<RunningProces
   const { config, uri, secret_key, log, print, share, shareRevocations, isBrokerElsewhere = false } = options;
   const { clock = Date.now, writeLine = (line: string) => process.stdout.write(line) } = options;
   if (share === undefined) await assertPortsFree(config);
-  const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 0, keepAliveTimeout: 65_000 });
+  const tls = await openTlsFiles(config, isBrokerElsewhere ? undefined : log, clock);
+  const limits = { headersTimeout: 10_000, requestTimeout: 0, keepAliveTimeout: 65_000 };
+  const { server, express } = openServer(limits, tls);
   server.maxConnections = max_connections;
   server.timeout = stalled_connection_ms;
   let isServing = false;
@@ -99,7 +104,7 @@ export async function startService(options: StartOptions): Promise<RunningProces
     const { isReady, ...state } = db.readState();
     return { ...state, isReady: isReady && isServing };
   };
-  const metrics = createMetrics({ version, readState, share });
+  const metrics = createMetrics({ version, readState, share, readCertificateTime: tls?.readSecondsLeft });
   const vault = openVault(secret_key);
   const maintenance = createMaintenance({ config, vault, log, clock, print });
   const { countCacheThreshold, max_selected, isExclusive = false } = options;
@@ -115,7 +120,7 @@ export async function startService(options: StartOptions): Promise<RunningProces
   const { connections } = app;
   await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]).catch(closeAndThrow(db));
   const port = await listen(server, config).catch(closeAndThrow(db));
-  const deps: ServiceDeps = { config, store, db, app, log, metrics, clock };
+  const deps: ServiceDeps = { config, tls, store, db, app, log, metrics, clock };
   const broker = await openBroker(deps, isBrokerElsewhere).catch(closeAndThrow(db));
   if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
   const bridge = await openBridge(deps);
@@ -128,6 +133,7 @@ export async function startService(options: StartOptions): Promise<RunningProces
 
   async function stop(): Promise<void> {
     isServing = false;
+    tls?.close();
     connections.startDraining();
     await sleep(config.shutdown_delay_s * 1000);
     const jobsEnded = awaitLater(Promise.all(jobs.map((job) => job.stop())));
@@ -138,7 +144,8 @@ export async function startService(options: StartOptions): Promise<RunningProces
   }
   let stopping: Promise<void> | undefined;
   return {
-    ...{ app, server, store, url: `http://${formatUrlHost(config.host)}:${port}` },
+    ...{ app, server, store, url: formatOrigin(config, port) },
+    reloadFiles: async () => tls?.reload(),
     stop() {
       stopping ??= awaitLater(stop());
       return stopping;
@@ -155,6 +162,7 @@ function closeAndThrow(db: Database): (error: unknown) => Promise<never> {
 
 interface ServiceDeps {
   config: Config;
+  tls: TlsFiles | undefined;
   store: Store;
   db: Database;
   app: App;
@@ -167,11 +175,13 @@ type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
 
 /** Starts the MQTT broker unless another process runs it. @throws StartError for a taken port */
 async function openBroker(
-  { config, app, metrics, ...rest }: ServiceDeps,
+  { config, tls, app, metrics, ...rest }: ServiceDeps,
   isBrokerElsewhere: boolean,
 ): Promise<Mqtt | undefined> {
-  if (config.mqtt_port === undefined) return undefined;
-  if (isBrokerElsewhere) return openTunnel(config.host, config.mqtt_port, config.trusted_proxies);
+  const { host, mqtt_port, mqtts_port } = config;
+  const port = mqtt_port ?? mqtts_port;
+  if (port === undefined) return undefined;
+  if (isBrokerElsewhere) return openTunnel({ host, port, isSecure: mqtt_port === undefined }, config.trusted_proxies);
   const verify = await createPasswordVerifier(rest.clock);
   const { ingest, link, areAncestorsEnabled, keyring } = app;
   const broker = await startBroker({
@@ -185,7 +195,8 @@ async function openBroker(
     trusted_proxies: config.trusted_proxies,
   });
   try {
-    await broker.listen(config.host, config.mqtt_port);
+    if (mqtt_port !== undefined) await broker.listen(host, mqtt_port);
+    if (mqtts_port !== undefined) await broker.listen(host, mqtts_port, tls);
     return broker;
   } catch (error) {
     await broker.close();
@@ -285,13 +296,14 @@ function createMaintenance({
 
 /**
  * Reports a taken port before anything else is started.
- * @returns the HTTP port, a free one for 0 @throws StartError naming PORT or MQTT_PORT, and HOST
+ * @returns the HTTP port, a free one for 0 @throws StartError naming PORT, MQTT_PORT or MQTTS_PORT, and HOST
  */
 export async function assertPortsFree({
   host,
   port,
   mqtt_port,
-}: Pick<Config, 'host' | 'port' | 'mqtt_port'>): Promise<number> {
+  mqtts_port,
+}: Pick<Config, 'host' | 'port' | 'mqtt_port' | 'mqtts_port'>): Promise<number> {
   const tryPort = async (candidate: number, variable: string) => {
     const server = createServer();
     const found = await listen(server, { host, port: candidate }, variable);
@@ -300,5 +312,6 @@ export async function assertPortsFree({
   };
   const found = await tryPort(port, 'PORT');
   if (mqtt_port !== undefined) await tryPort(mqtt_port, 'MQTT_PORT');
+  if (mqtts_port !== undefined) await tryPort(mqtts_port, 'MQTTS_PORT');
   return found;
 }

@@ -1,7 +1,7 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Config, formatUrlHost } from './config.js';
+import { type Config, formatOrigin } from './config.js';
 import type { Log } from './db/database.js';
 import { StartError } from './errors.js';
 import { coalesce } from './lib/coalesce.js';
@@ -95,7 +95,13 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
     await stop();
     throw error;
   }
-  return { url: `http://${formatUrlHost(config.host)}:${port}`, stop };
+  return {
+    url: formatOrigin(config, port),
+    stop,
+    async reloadFiles() {
+      for (const worker of Object.values(cluster.workers ?? {})) worker?.process.kill('SIGHUP');
+    },
+  };
 }
 
 const hasMember = <Name extends string>(message: unknown, name: Name): message is Record<Name, unknown> =>

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { formatUrlHost, readConfig } from '../config.js';
+import { formatOrigin, formatUrlHost, readConfig } from '../config.js';
 import { RetryableError } from './api-client.js';
 
 /** Options of tools that are clients of the service. */
@@ -18,7 +18,7 @@ const keyHint =
 /** Adds `--url` and `--key`. */
 export function withServiceOptions(program: Command, scope: string): Command {
   return program
-    .option('--url <url>', 'base URL of the service (default: PUBLIC_URL, or http://HOST:PORT, with BASE_PATH)')
+    .option('--url <url>', 'base URL of the service (default: PUBLIC_URL, or HOST and PORT, with BASE_PATH)')
     .option('--key <key>', `API key of scope ${scope} (default: API_KEY)`);
 }
 
@@ -32,10 +32,14 @@ export function resolveService({ url, key }: ServiceOptions, env: Environment): 
   const usedKey = key || env.API_KEY;
   if (!usedKey) throw new Error(keyHint);
   if (url !== undefined) return { url, key: usedKey };
-  const { host, port, public_url, base_path } = readAddress(env);
+  const { public_url, base_path, ...config } = readAddress(env);
+  const { host, port } = config;
   const isPublic = Boolean(env.PUBLIC_URL);
   if (!isPublic && port === 0) throw new Error(`PORT 0 names no port: use --url`);
-  return { url: (isPublic ? public_url : `http://${formatTargetHost(host)}:${port}`) + base_path, key: usedKey };
+  return {
+    url: (isPublic ? public_url : formatOrigin({ ...config, host: toTargetHost(host) }, port)) + base_path,
+    key: usedKey,
+  };
 }
 
 /** Returns the URL of the broker. @throws StartError for a bad variable; Error if there is none */
@@ -43,7 +47,7 @@ export function resolveBroker(mqtt: string | undefined, env: Environment): strin
   if (mqtt !== undefined) return mqtt;
   const { host, mqtt_port } = readAddress(env);
   if (!mqtt_port) throw new Error(`MQTT_PORT ${env.MQTT_PORT} names no port: use --mqtt, or --http-share 1`);
-  return `mqtt://${formatTargetHost(host)}:${mqtt_port}`;
+  return `mqtt://${formatUrlHost(toTargetHost(host))}:${mqtt_port}`;
 }
 
 /** Returns the message of an error; where the service is unreachable, with the options that name another address. */
@@ -59,7 +63,7 @@ function readAddress(env: Environment) {
 }
 
 /** An address to listen on any interface is none to connect to. */
-function formatTargetHost(host: string): string {
+function toTargetHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
-  return formatUrlHost(host === '::' ? '::1' : host);
+  return host === '::' ? '::1' : host;
 }

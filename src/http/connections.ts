@@ -1,6 +1,7 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { TLSSocket, Server as TlsServer } from 'node:tls';
 import type { Response } from 'express';
 import type { Locals } from './context.js';
 import { arrivesTooLate, formatParserFailure, type ParserError } from './parser-failures.js';
@@ -62,6 +63,8 @@ export function trackConnections(
   { request_limit_ms, request_check_ms } = defaultLimits,
 ): Connections {
   const connections = new Map<Socket, Connection>();
+  /** The sockets below, of which those in a TLS handshake are no connections yet. */
+  const sockets = new Set<Socket>();
   let isDraining = false;
 
   function connectionOf(socket: Socket): Connection {
@@ -113,7 +116,11 @@ export function trackConnections(
     for (const connection of connections.values()) checkRequestTime(connection, request_limit_ms);
   }, request_check_ms).unref();
   server.once('close', () => clearInterval(requestCheck));
-  server.on('connection', connectionOf);
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', connectionOf);
   server.on('request', receive);
   // Node would answer an expectation other than 100-continue with a 417 without a body
   server.on('checkExpectation', receive);
@@ -155,7 +162,7 @@ export function trackConnections(
         }
       }, sweep_ms);
       const limit = setTimeout(() => {
-        for (const socket of connections.keys()) socket.destroy();
+        for (const socket of sockets) socket.destroy();
       }, limit_ms);
       await closed;
       clearInterval(sweep);
@@ -222,5 +229,5 @@ function replay(
     lines.push(`${name}: ${/^connection$/i.test(name) ? tokens.join(',').trim() || 'keep-alive' : value}`);
   }
   socket.unshift(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), head]));
-  server.emit('connection', socket);
+  server.emit(socket instanceof TLSSocket ? 'secureConnection' : 'connection', socket);
 }

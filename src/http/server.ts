@@ -1,16 +1,18 @@
 import { once } from 'node:events';
 import { createServer, IncomingMessage, type Server, type ServerOptions, ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { Server as SocketServer } from 'node:net';
 import express, { type Express, type Request, type Response } from 'express';
 import type { Config } from '../config.js';
 import { StartError } from '../errors.js';
+import { handshake_limit_ms, type TlsFiles } from './tls-files.js';
 
 /**
  * Creates an HTTP server without a handler, and an Express application for it. Express changes the prototype of each
  * request and response, which costs more than everything else it does. Requests of this server are created with it
- * (docs/decisions/0012-route-table-in-express.md).
+ * (docs/decisions/0012-route-table-in-express.md). With TLS files it speaks HTTPS.
  */
-export function openServer(options: ServerOptions = {}): { server: Server; express: Express } {
+export function openServer(options: ServerOptions = {}, files?: TlsFiles): { server: Server; express: Express } {
   class AppRequest extends IncomingMessage {}
   class AppResponse extends ServerResponse {}
   const app = express();
@@ -20,7 +22,12 @@ export function openServer(options: ServerOptions = {}): { server: Server; expre
   app.response = AppResponse.prototype as Response;
   // `checkHost` answers with a body
   const own = { requireHostHeader: false, IncomingMessage: AppRequest, ServerResponse: AppResponse };
-  const server = createServer({ ...options, ...own });
+  const server =
+    files === undefined
+      ? createServer({ ...options, ...own })
+      : files.follow(
+          createTlsServer({ ...options, ...own, handshakeTimeout: handshake_limit_ms, allowHalfOpen: true }),
+        );
   // a client that ends its side after the request still gets the answer; not in the types of Node 20
   Object.assign(server, { httpAllowHalfOpen: true });
   return { server, express: app };

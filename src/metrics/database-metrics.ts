@@ -52,6 +52,20 @@ export function createStateMetrics(registry: Registry, version: string, readStat
   });
 }
 
+/** Declares the time that is left of the certificate; of several workers the least. */
+export function createCertificateMetrics(registry: Registry, readSecondsLeft: (() => number) | undefined): void {
+  new Gauge({
+    name: 'tls_certificate_ends_in_seconds',
+    help: 'Seconds until the certificate of `TLS_CERT_FILE` ends, negative after it; absent without TLS',
+    registers: [registry],
+    aggregator: 'min',
+    collect() {
+      this.remove();
+      if (readSecondsLeft !== undefined) this.set(readSecondsLeft());
+    },
+  });
+}
+
 /** Declares the metrics of the connection pools. */
 export function createPoolMetrics(registry: Registry): PoolMetrics {
   const registers = [registry];

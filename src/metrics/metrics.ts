@@ -11,7 +11,13 @@ import type { BrokerMetrics } from '../mqtt/broker.js';
 import type { IngestMetrics } from '../streams/ingest.js';
 import type { WebhookMetrics } from '../webhooks/worker.js';
 import { createAlarmMetrics } from './alarm-metrics.js';
-import { createFleetMetrics, createPoolMetrics, createStateMetrics, type ProcessState } from './database-metrics.js';
+import {
+  createCertificateMetrics,
+  createFleetMetrics,
+  createPoolMetrics,
+  createStateMetrics,
+  type ProcessState,
+} from './database-metrics.js';
 import { createEventMetrics, createLiveMetrics, createWebhookMetrics } from './event-metrics.js';
 import type { FleetCounts } from './fleet-counts.js';
 import { createRequestMetrics } from './request-metrics.js';
@@ -51,14 +57,17 @@ interface Options {
   version: string;
   /** Reads what the process knows without a query. */
   readState(): ProcessState;
+  /** Reads the seconds until the certificate ends; undefined without TLS. */
+  readCertificateTime?: (() => number) | undefined;
   /** In a worker. */
   share?: ShareMetrics | undefined;
 }
 
 /** Declares all metrics (docs/operations.md#metrics). */
-export function createMetrics({ version, readState, share }: Options): Metrics {
+export function createMetrics({ version, readState, readCertificateTime, share }: Options): Metrics {
   const registry = new Registry();
   createStateMetrics(registry, version, readState);
+  createCertificateMetrics(registry, readCertificateTime);
   const metrics = {
     requests: createRequestMetrics(registry),
     telemetry: createIngestMetrics(registry),

@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { createServer, type Server } from 'node:net';
+import type { Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
@@ -8,6 +8,7 @@ import { createNetworkFilter } from '../egress/addresses.js';
 import { AppError } from '../errors.js';
 import { createClientFinder } from '../http/client-address.js';
 import { listen } from '../http/server.js';
+import type { TlsFiles } from '../http/tls-files.js';
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
@@ -27,6 +28,7 @@ import { canPublish, canSubscribe } from './login/permissions.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './login/session-authorizer.js';
 import type { Refusal } from './protocol/connect-packet.js';
 import { takeProxyHeader } from './protocol/proxy-header.js';
+import { createTcpServer } from './protocol/tcp-listener.js';
 import { hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
 import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
 import type { RepeatedMessage } from './publish-handler.js';
@@ -71,8 +73,8 @@ interface Options {
 export interface Broker {
   /** Serves a connection from `ip`; that of a trusted proxy may begin with a header of the PROXY protocol. */
   handle(stream: Duplex, ip: string, isTrusted?: boolean): void;
-  /** Serves TCP. @returns the port. @throws StartError if it is taken */
-  listen(host: string, port: number): Promise<number>;
+  /** Serves TCP, with TLS files over TLS. @returns the port. @throws StartError if it is taken */
+  listen(host: string, port: number, tls?: TlsFiles): Promise<number>;
   /** Serves an HTTP server's `upgrade` event: a WebSocket at /mqtt. */
   upgrade: Upgrade;
   /** Withdraws permissions that the database no longer grants; runs every 2 s by itself. */
@@ -211,15 +213,10 @@ export async function startBroker(options: Options): Promise<Broker> {
 
   return {
     handle,
-    async listen(host, port) {
-      // a client may send FIN before it reads what acknowledges its messages
-      const socketOptions = { allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 };
+    async listen(host, port, tls) {
       const isProxy = createNetworkFilter(options.trusted_proxies);
-      const server = createServer(socketOptions, (socket) => {
-        const { remoteAddress: peer = '' } = socket;
-        handle(socket, peer, isProxy(peer));
-      });
-      const opened = await listen(server, { host, port }, 'MQTT_PORT');
+      const server = createTcpServer({ tls, isProxy, warn, handle });
+      const opened = await listen(server, { host, port }, tls === undefined ? 'MQTT_PORT' : 'MQTTS_PORT');
       servers.push(server);
       return opened;
     },

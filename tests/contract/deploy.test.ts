@@ -167,7 +167,7 @@ describe('compose.yaml', () => {
   it('passes variables that the service knows, with the ports of the image', () => {
     const { environment, ports } = services.platform;
     expect(Object.keys(environment).filter((name) => !known.includes(name))).toEqual([]);
-    expect(dockerfile).toContain('EXPOSE 3000 1883\n');
+    expect(dockerfile).toContain('EXPOSE 3000 1883 8883\n');
     expect(ports).toEqual(['127.0.0.1:3000:3000', '127.0.0.1:1883:1883']);
   });
 

@@ -134,3 +134,26 @@ it.each([
     new StartError(`${missing} must be set: OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLAIM work together only`),
   );
 });
+
+describe('TLS', () => {
+  const files = { TLS_CERT_FILE: 'cert.pem', TLS_KEY_FILE: 'key.pem' };
+
+  it('makes https the default of PUBLIC_URL, and opens port 8883', () => {
+    const { public_url, mqtt_port, mqtts_port } = readConfig(files);
+    expect({ public_url, mqtt_port, mqtts_port }).toEqual({
+      public_url: 'https://127.0.0.1:3000',
+      mqtt_port: 1883,
+      mqtts_port: 8883,
+    });
+    expect(readConfig({ ...files, MQTTS_PORT: 'off' }).mqtts_port).toBeUndefined();
+    expect(readConfig({ MQTTS_PORT: '8883' }).mqtts_port).toBeUndefined();
+  });
+
+  it.each([
+    [{ TLS_KEY_FILE: 'a' }, 'TLS_CERT_FILE must be set: TLS_CERT_FILE, TLS_KEY_FILE work together only'],
+    [{ TLS_CERT_FILE: 'a' }, 'TLS_KEY_FILE must be set: TLS_CERT_FILE, TLS_KEY_FILE work together only'],
+    [{ TLS_CLIENT_CA_FILE: 'a' }, 'TLS_CERT_FILE must be set where TLS_CLIENT_CA_FILE is'],
+  ])('refuses %j alone', (env, message) => {
+    expect(() => readConfig(env)).toThrow(new StartError(message));
+  });
+});

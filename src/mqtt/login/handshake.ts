@@ -12,6 +12,7 @@ import { isTopic } from '../protocol/topics.js';
 import type { ConnectionList } from '../sessions/connection-list.js';
 import { type Session, waitForEnd } from '../sessions/session.js';
 import { createWill } from '../sessions/wills.js';
+import { findCertifiedDevice } from './client-certificate.js';
 import { type LoggedIn, type LoginDeps, logIn, type RefusedLogin } from './login.js';
 import { describeConnect, describeOwner, formatName } from './login-names.js';
 import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
@@ -111,13 +112,14 @@ function validateConnect({ protocolVersion, clientId, clean, will }: IConnectPac
 async function attemptLogin(
   options: Options,
   queue: LoginQueue,
-  { ip, request: { packet, input } }: NewConnection,
+  { stream, ip, request: { packet, input } }: NewConnection,
 ): Promise<RefusedLogin | LoggedIn> {
   const { username = '', password = '' } = packet;
   const { gone: signal } = input;
-  const login = { username, password: password.toString(), signal };
+  const certified = findCertifiedDevice(stream);
+  const login = { username, password: password.toString(), certified, signal };
   try {
-    return await queue.run({ address: ip, username, signal }, () => logIn(options, login));
+    return await queue.run({ address: ip, username: certified ?? username, signal }, () => logIn(options, login));
   } catch (error) {
     return error instanceof QueueFullError
       ? { refusal: 'overloaded', detail: error.message }

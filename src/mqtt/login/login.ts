@@ -6,6 +6,7 @@ import type { Refusal } from '../protocol/connect-packet.js';
 import { parseStreamTopic } from '../protocol/topics.js';
 import type { Session } from '../sessions/session.js';
 import {
+  findCertifiedDevices,
   findDeviceLogin,
   findDevicesOf,
   findDevicesOfKeys,
@@ -13,6 +14,7 @@ import {
   type KnownLogin,
   type LoginDevice,
   type RecheckedDevice,
+  recordCertificate,
 } from '../store/credentials.js';
 import type { StoredWill } from '../store/wills.js';
 import { describeDevice, describeUnknown, key_prefix, type LoginNames } from './login-names.js';
@@ -37,6 +39,8 @@ export interface LoginDeps {
 export interface LoginRequest {
   username: string;
   password: string;
+  /** The device that the client's certificate names; undefined without one. */
+  certified?: string | undefined;
   /** Aborts when the client is gone. */
   signal: AbortSignal;
 }
@@ -60,6 +64,8 @@ export interface RefusedLogin extends LoginNames {
 
 /** Prefix of the ids of credentials in `owner`. */
 const device_prefix = 'device ';
+/** Prefix of the internal ids of devices that have shown a certificate. */
+const certificate_prefix = 'certificate ';
 /** Returns the owner of client ids: the device, whatever it logs in with, or a key (reference/mqtt.md#sessions). */
 export function ownerOfClientIds({ owner, permissions }: Pick<LoggedIn, 'owner' | 'permissions'>): string {
   return permissions.kind === 'device' ? `clients of ${permissions.parent} ${permissions.device}` : owner;
@@ -88,16 +94,20 @@ export async function findGoneOwners(
 }
 
 /**
- * Authenticates a device by its credentials, or an API key given as the username with an empty password
+ * Authenticates a device by its certificate or credentials, or an API key given as the username with an empty password
  * (reference/mqtt.md#login).
  * @throws what the database throws; the signal's reason if it aborts
  */
 export async function logIn(
   { db, keyring, verify, areAncestorsEnabled, clock }: LoginDeps,
-  { username, password, signal }: LoginRequest,
+  { username, password, certified, signal }: LoginRequest,
 ): Promise<RefusedLogin | LoggedIn> {
-  if (username === '') return { refusal: 'no username' };
   const topics_read_at = clock() / 1000;
+  if (certified !== undefined) {
+    const login = await findCertificateLogin({ db, areAncestorsEnabled }, certified, username);
+    return 'refusal' in login ? login : { ...login, topics_read_at };
+  }
+  if (username === '') return { refusal: 'no username' };
   if (password === '') {
     const key = await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username);
     if (!('refusal' in key)) return { ...key, topics_read_at };
@@ -123,6 +133,25 @@ export async function logIn(
   if (refusal !== undefined) return { refusal, ...names };
   const permissions = createDevicePermissions(device);
   return { account, owner: device_prefix + device.credentials, permissions, topics_read_at };
+}
+
+/** Finds what the device of a certificate may do; a username, if there is one, must be that of the same device. */
+async function findCertificateLogin(
+  { db, areAncestorsEnabled }: Pick<LoginDeps, 'db' | 'areAncestorsEnabled'>,
+  id: string,
+  username: string,
+): Promise<RefusedLogin | Omit<LoggedIn, 'topics_read_at'>> {
+  const [device] = await findCertifiedDevices(db, { id_developer: id }, () => false);
+  if (device === undefined) return { refusal: 'does not exist', device: id };
+  const { account, credentials, parent } = device;
+  const names = { account, device: id };
+  if (username !== '' && username !== id && (await findDeviceLogin(db, username))?.parent !== parent)
+    return { refusal: 'password', ...names };
+  const refusal = await findDisabled(device, areAncestorsEnabled);
+  if (refusal !== undefined) return { refusal, ...names };
+  await recordCertificate(db, device);
+  const permissions = createDevicePermissions({ ...device, topics: device.topics ?? [] });
+  return { account, owner: certificate_prefix + credentials, permissions };
 }
 
 const nameKey = ({ account, key_id }: KeyUser) => ({ account, key_id });
@@ -196,8 +225,12 @@ export async function reauthorize(
   const found = await Promise.all([
     findDevicesOf(db, idsOf(device_prefix), hasTopics(device_prefix)),
     findDevicesOfKeys(db, [...keys.values()], hasTopics(key_prefix)),
+    findCertifiedDevices(db, idsOf(certificate_prefix), hasTopics(certificate_prefix)),
   ]);
-  const devices = found.flat();
+  const prefixes = [device_prefix, key_prefix, certificate_prefix];
+  const devices = found.flatMap((some, index) =>
+    some.map((device) => ({ ...device, owner: prefixes[index] + device.credentials })),
+  );
   const enabled = await findEnabled(db, devices);
   const authorizations = new Map<string, Authorization>();
   const gone = new Set(owners);
@@ -207,9 +240,8 @@ export async function reauthorize(
     authorizations.set(key_prefix + id, { limit });
   }
   for (const [index, device] of devices.entries()) {
-    const owner = (keys.has(device.credentials) ? key_prefix : device_prefix) + device.credentials;
-    gone.delete(owner);
-    if (device.enabled && enabled[index] === true) authorizations.set(owner, device);
+    gone.delete(device.owner);
+    if (device.enabled && enabled[index] === true) authorizations.set(device.owner, device);
   }
   return { authorizations, gone };
 }

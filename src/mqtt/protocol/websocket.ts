@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { connect as connectTls } from 'node:tls';
 import { createWebSocketStream, WebSocketServer } from 'ws';
 import { createNetworkFilter } from '../../egress/addresses.js';
 import { createClientFinder, type FindClient } from '../../http/client-address.js';
@@ -55,18 +56,29 @@ function rejectUpgrade(socket: Duplex, status: string): void {
   socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () => socket.destroy());
 }
 
+interface BrokerAddress {
+  host: string;
+  port: number;
+  /** The port speaks TLS, with a certificate for other names than this host. */
+  isSecure: boolean;
+}
+
 /** Pipes WebSocket connections of a worker without the broker to the broker's TCP port. */
-export function openTunnel(host: string, port: number, trusted_proxies: readonly string[]): WebSocketEndpoint {
+export function openTunnel(
+  { host, port, isSecure }: BrokerAddress,
+  trusted_proxies: readonly string[],
+): WebSocketEndpoint {
   const isTrusted = createNetworkFilter(trusted_proxies);
   return openWebSocketEndpoint((stream, ip) => {
-    const broker = connect({ host, port, noDelay: true });
+    const socket = connect({ host, port, noDelay: true });
+    const broker: Duplex = isSecure ? connectTls({ socket, rejectUnauthorized: false }) : socket;
     const end = () => {
       stream.destroy();
       broker.destroy();
     };
-    for (const side of [stream, broker]) side.once('error', end).once('close', end);
-    broker.once('connect', () => {
-      if (isTrusted(broker.localAddress ?? '')) broker.write(formatProxyHeader(ip));
+    for (const side of [stream, broker, socket]) side.once('error', end).once('close', end);
+    socket.once('connect', () => {
+      if (isTrusted(socket.localAddress ?? '')) socket.write(formatProxyHeader(ip));
       stream.pipe(broker).pipe(stream);
     });
   }, createClientFinder(trusted_proxies));

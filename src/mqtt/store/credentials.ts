@@ -15,6 +15,7 @@ import { apikey, device, mqttcredentials, topic } from '../../resources/index.js
 
 const credentialsOf = (db: Database) => db.collection(mqttcredentials.plural);
 const topicsOf = (db: Database) => db.collection(topic.plural);
+const devicesOf = (db: Database) => db.collection(device.plural);
 
 interface Login {
   username: string;
@@ -82,6 +83,7 @@ async function announceTopicChange({ store, account, now }: OperationContext, id
   await Promise.all([
     credentialsOf(store.db).updateOne({ account, device: id }, change),
     store.db.collection(apikey.plural).updateMany({ account, id_device: id }, change),
+    devicesOf(store.db).updateOne({ account, id_developer: id, has_certificate: true }, change),
   ]);
 }
 
@@ -153,6 +155,36 @@ export async function findDevicesOfKeys(
   return findDevices(db, logins, hasTopics);
 }
 
+/**
+ * Finds devices that show a certificate, by identifier or by at most 100 internal ids, as logins without a password;
+ * `credentials` are their own ids.
+ */
+export async function findCertifiedDevices(
+  db: Database,
+  wanted: readonly string[] | { id_developer: string },
+  hasTopics: HasTopics,
+): Promise<RecheckedDevice[]> {
+  const query =
+    'id_developer' in wanted
+      ? { ...wanted, account: accountOf(wanted.id_developer) }
+      : { _id: { $in: wanted.map(idFrom) } };
+  const projection = { account: 1, id_developer: 1, topics_change_until: 1 };
+  const devices = await devicesOf(db).find(query, { projection, maxTimeMS: read_limit_ms }).toArray();
+  const logins = devices.map(({ _id, account, id_developer, topics_change_until }) => ({
+    ...{ credentials: String(_id), account: String(account), device: String(id_developer), parent: _id, hash: '' },
+    topics_change_until: Number(topics_change_until ?? 0),
+  }));
+  return findDevices(db, logins, hasTopics);
+}
+
+/** Records that a device logs in with a certificate, so that its sessions stay although it has no credentials. */
+export async function recordCertificate(db: Database, { parent }: Pick<MqttDevice, 'parent'>): Promise<void> {
+  await devicesOf(db).updateOne(
+    { _id: idFrom(parent), has_certificate: { $ne: true } },
+    { $set: { has_certificate: true } },
+  );
+}
+
 async function findLogins(
   db: Database,
   query: mongo.Filter<StoredDocument>,
@@ -207,7 +239,9 @@ async function findDevices(
 /** The internal id of a device, and its identifier. */
 export type LoginDevice = Pick<MqttDevice, 'parent' | 'device'>;
 
-/** Finds the devices with credentials or a key that may send streams, by their internal ids. `now` in epoch seconds. */
+const accountOf = (id: string) => id.slice(id.lastIndexOf('@') + 1);
+
+/** Finds the devices with a certificate, credentials or a key that may send streams, by their internal ids. `now` in epoch seconds. */
 export async function findDevicesWithLogin(
   db: Database,
   devices: readonly LoginDevice[],
@@ -216,7 +250,7 @@ export async function findDevicesWithLogin(
   if (devices.length === 0) return new Set();
   const parent = { $in: devices.map((login) => idFrom(login.parent)) };
   const ofKey = {
-    account: { $in: [...new Set(devices.map(({ device: id }) => id.slice(id.lastIndexOf('@') + 1)))] },
+    account: { $in: [...new Set(devices.map(({ device: id }) => accountOf(id)))] },
     id_device: { $in: devices.map(({ device: id }) => id) },
     scope: { $ne: 'read' },
     expires_at: { $not: { $lte: now } },
@@ -229,7 +263,10 @@ export async function findDevicesWithLogin(
       .find({ ...ofKey, parent }, options)
       .toArray(),
   ]);
-  return new Set(found.flat().map(({ parent: _id }) => String(_id)));
+  const certified = await devicesOf(db)
+    .find({ _id: parent, has_certificate: true }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })
+    .toArray();
+  return new Set([...found.flat().map(({ parent: device }) => device), ...certified.map(({ _id }) => _id)].map(String));
 }
 
 /** A device with credentials, as a session knows it. */

@@ -20,9 +20,9 @@ in \`details\`.
 
 **Examples** are those of an account \`demo\`; each one succeeds after those that create what it names.`;
 
-const mqtt = `**Connect** with MQTT 3.1 or 3.1.1 to \`MQTT_PORT\` (by default 1883), or over WebSocket to \`/mqtt\` of this server
-(subprotocol \`mqtt\` or \`mqttv3.1\`). Username and password are the credentials of the device. Firmware of the former
-platform uses an API key as the username and an empty password.
+const mqtt = `**Connect** with MQTT 3.1 or 3.1.1 to \`MQTT_PORT\` (by default 1883), over TLS to \`MQTTS_PORT\` (8883, where it is
+configured), or over WebSocket to \`/mqtt\` of this server (subprotocol \`mqtt\` or \`mqttv3.1\`). Username and password are
+the credentials of the device. Firmware of the former platform uses an API key as the username and an empty password.
 
 **Publish** streams as JSON. \`{id}\` is the identifier of the device with \`%\`, \`/\`, \`+\`, \`#\` and a \`$\` at its
 beginning percent-encoded.
