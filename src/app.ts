@@ -235,6 +235,7 @@ export function createApp(deps: AppDeps): App {
               public_url: config.public_url,
               tiles_url: config.console_tiles_url,
               mqtt_port: config.mqtt_port,
+              mqtts_port: config.mqtts_port,
               oidc: {
                 issuer: config.oidc_issuer,
                 client_id: config.oidc_client_id,

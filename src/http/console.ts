@@ -14,8 +14,9 @@ export interface ConsoleOptions {
   public_url: string;
   /** Template of map tiles on another server. */
   tiles_url: string | undefined;
-  /** Port of the broker; undefined: there is none. */
+  /** Ports of the broker, without and with TLS; undefined: there is none. */
   mqtt_port: number | undefined;
+  mqtts_port: number | undefined;
   /** The issuer at which users can sign in; with it, client and claim are set. */
   oidc: Readonly<Record<'issuer' | 'client_id' | 'scope' | 'claim', string | undefined>>;
 }
@@ -75,13 +76,14 @@ function readAssets(dir: string): ReadonlyMap<string, Asset> {
 }
 
 /** The page with the address of its files and its settings, or the start page where no console was built. */
-function buildPage({ dir, tiles_url = '', mqtt_port, oidc }: ConsoleOptions, prefix: string): string {
+function buildPage({ dir, tiles_url = '', mqtt_port, mqtts_port, oidc }: ConsoleOptions, prefix: string): string {
   const file = join(dir, 'index.html');
   if (!existsSync(file)) return startPage(prefix);
   const settings = {
     prefix,
     tiles: tiles_url,
     'mqtt-port': String(mqtt_port ?? ''),
+    'mqtts-port': String(mqtts_port ?? ''),
     'oidc-issuer': oidc.issuer ?? '',
     'oidc-client-id': oidc.client_id ?? '',
     'oidc-scope': oidc.scope ?? '',

@@ -8,7 +8,7 @@ import { readConfig } from '../../src/config.js';
 import { type Api, startTestService, type TestService } from '../support/service.js';
 
 const page =
-  '<meta name="prefix" content=""><meta name="tiles" content=""><meta name="mqtt-port" content=""><meta name="oidc-issuer" content=""><meta name="oidc-client-id" content=""><meta name="oidc-scope" content=""><meta name="oidc-claim" content=""><script src="./files/main-1.js"></script><p id="root"></p>';
+  '<meta name="prefix" content=""><meta name="tiles" content=""><meta name="mqtt-port" content=""><meta name="mqtts-port" content=""><meta name="oidc-issuer" content=""><meta name="oidc-client-id" content=""><meta name="oidc-scope" content=""><meta name="oidc-claim" content=""><script src="./files/main-1.js"></script><p id="root"></p>';
 const browser = { Accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
 const csp = (images: string, connections = "'self'") =>
   `default-src 'none';script-src 'self';style-src 'self';img-src ${images};connect-src ${connections};base-uri 'none';form-action 'none';frame-ancestors 'none'`;
@@ -151,8 +151,10 @@ describe.each([
 ])('with MQTT at port %s', (mqtt_port, content) => {
   const ctx = useService(() => ({ console_dir: folder, ...(mqtt_port && { mqtt_port }) }));
 
-  it('names it in the page', async () => {
-    expect((await ctx.anonymous.get('/console/')).text).toContain(`<meta name="mqtt-port" content="${content}">`);
+  it('names it in the page, and no port of TLS', async () => {
+    expect((await ctx.anonymous.get('/console/')).text).toContain(
+      `<meta name="mqtt-port" content="${content}"><meta name="mqtts-port" content="">`,
+    );
   });
 });
 

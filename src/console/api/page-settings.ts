@@ -5,6 +5,7 @@ function readMeta(name: string): string {
 
 const prefix = readMeta('prefix');
 const issuer = readMeta('oidc-issuer');
+const ports = { mqtt_port: readMeta('mqtt-port'), mqtts_port: readMeta('mqtts-port') };
 
 /** Addresses that depend on the installation. `base` is set once the description of the interface has been read. */
 export const pageSettings = {
@@ -14,8 +15,9 @@ export const pageSettings = {
   base: prefix,
   /** Template of map tiles; empty: the built-in outline of the world. */
   tiles: readMeta('tiles'),
-  /** Port of the MQTT broker; empty: there is none. */
-  mqtt_port: readMeta('mqtt-port'),
+  /** Ports of the MQTT broker, without and with TLS; empty: there is none. */
+  ...ports,
+  hasBroker: ports.mqtt_port + ports.mqtts_port !== '',
   /** The issuer at which users can sign in. */
   oidc:
     issuer === ''

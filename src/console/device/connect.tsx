@@ -84,7 +84,7 @@ function LoginPanel({ device: { id_developer, name }, login, onLogin }: LoginPan
     },
     onDone: (credentials) => onLogin({ ...login, ...credentials }),
   });
-  const hasBroker = pageSettings.mqtt_port !== '' && can('PUT', credentials_template);
+  const hasBroker = pageSettings.hasBroker && can('PUT', credentials_template);
   return (
     <Panel title="1. Let it log in">
       <div className="stack">
@@ -130,13 +130,14 @@ function SendPanel({ device: { id_developer: id }, login }: { device: Device; lo
     url: location.origin + pageSettings.base,
     host: location.hostname,
     mqtt_port: pageSettings.mqtt_port,
+    mqtts_port: pageSettings.mqtts_port,
     key: login.key ?? 'KEY',
     username: login.username ?? 'USERNAME',
     password: login.password ?? 'PASSWORD',
   });
   const [chosen, setChosen] = useState<string>();
-  const preferred = login.username === undefined || login.key !== undefined ? 'curl' : 'mosquitto_pub';
-  const shown = snippets.find(({ name }) => name === (chosen ?? preferred)) ?? snippets[0];
+  const wanted = login.username === undefined || login.key !== undefined ? 'curl' : 'mosquitto_pub';
+  const shown = snippets.find(({ name }) => name.startsWith(chosen ?? wanted)) ?? snippets[0];
   return (
     <Panel title="2. Send a message">
       <fieldset className="row choices">

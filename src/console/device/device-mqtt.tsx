@@ -21,12 +21,12 @@ const topics_template = '/mqttdevices/{device_id_developer}/topics/';
 export function DeviceMqtt({ id }: { id: string }) {
   const { can } = useSession();
   const [username, setUsername] = useState('USERNAME');
-  const { mqtt_port } = pageSettings;
-  const access = { id, host: location.hostname, mqtt_port, username, password: 'PASSWORD' };
+  const { mqtt_port, mqtts_port, hasBroker } = pageSettings;
+  const access = { id, host: location.hostname, mqtt_port, mqtts_port, username, password: 'PASSWORD' };
   return (
     <div className="stack">
       {can('PUT', credentials_template) && <Credentials id={id} onSaved={setUsername} />}
-      {mqtt_port !== '' && (
+      {hasBroker && (
         <Panel title="Send a stream">
           <p>
             With its credentials the device may publish and subscribe to its own two topics; what it publishes becomes a
@@ -37,7 +37,7 @@ export function DeviceMqtt({ id }: { id: string }) {
           <p className="help">PASSWORD is what you have set above: the service never shows it.</p>
         </Panel>
       )}
-      {mqtt_port !== '' && can('PUT', credentials_template) && (
+      {hasBroker && can('PUT', credentials_template) && (
         <Publisher
           key={username}
           initial={{ username: username === 'USERNAME' ? '' : username, topic: `${encodeForTopic(id)}/streams` }}

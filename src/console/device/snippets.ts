@@ -7,8 +7,9 @@ export interface Access {
   /** Address of the interface. */
   url: string;
   host: string;
-  /** Empty: there is no broker. */
+  /** Ports of the broker, without and with TLS; empty: there is none. */
   mqtt_port: string;
+  mqtts_port: string;
   key: string;
   /** Login at the broker. */
   username: string;
@@ -28,6 +29,9 @@ export function buildSnippets(access: Access): Snippet[] {
     { name: 'curl', text: curlOf(access) },
     { name: 'Node.js', text: nodeOf(access) },
     ...(access.mqtt_port === '' ? [] : [{ name: 'mosquitto_pub', text: publishCommand(access, 'streams', data) }]),
+    ...(access.mqtts_port === ''
+      ? []
+      : [{ name: 'mosquitto_pub over TLS', text: publishCommand({ ...access, mqtt_port: '' }, 'streams', data) }]),
     { name: 'Python', text: pythonOf(access) },
     { name: 'Arduino', text: arduinoOf(access) },
   ];
@@ -40,10 +44,11 @@ function curlOf(access: Access): string {
   return ['curl', ...words].map(quoteForShell).join(' ');
 }
 
-/** A command that publishes to a topic of the device. */
+/** A command that publishes to a topic of the device, over TLS where there is no port without it. */
 export function publishCommand(access: Omit<Access, 'url' | 'key'>, kind: string, payload: object): string {
-  const { id, host, mqtt_port, username, password } = access;
-  const words = ['-h', host, '-p', mqtt_port, '-u', username, '-P', password, '-q', '1'];
+  const { id, host, mqtt_port, mqtts_port, username, password } = access;
+  const port = mqtt_port === '' ? ['-p', mqtts_port, '--tls-use-os-certs'] : ['-p', mqtt_port];
+  const words = ['-h', host, ...port, '-u', username, '-P', password, '-q', '1'];
   const topic = `${encodeForTopic(id)}/${kind}`;
   return ['mosquitto_pub', ...words, '-t', topic, '-m', JSON.stringify(payload)].map(quoteForShell).join(' ');
 }

@@ -174,7 +174,7 @@ function Navigation() {
         {can('GET', '/events/') && <NavLink to="/events" label="Events" />}
         {can('GET', '/webhooks/') && <NavLink to="/webhooks" label="Webhooks" />}
         {can('POST', '/import/') && <NavLink to="/import" label="Import" />}
-        {can('GET', '/mqtt/connections/') && pageSettings.mqtt_port !== '' && (
+        {can('GET', '/mqtt/connections/') && pageSettings.hasBroker && (
           <NavLink to="/connections" label="MQTT connections" />
         )}
         {can('GET', '/external/{provider}/user/{username}/') && <NavLink to="/storage" label="Linked storage" />}
