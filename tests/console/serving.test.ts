@@ -13,15 +13,12 @@ const browser = { Accept: 'text/html,application/xhtml+xml,application/xml;q=0.9
 const csp = (images: string, connections = "'self'") =>
   `default-src 'none';script-src 'self';style-src 'self';img-src ${images};connect-src ${connections};base-uri 'none';form-action 'none';frame-ancestors 'none'`;
 
-let folder: string;
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'console-'));
-  mkdirSync(join(folder, 'files'));
-  writeFileSync(join(folder, 'index.html'), page);
-  writeFileSync(join(folder, 'files/main-1.js'), 'void 0;');
-  writeFileSync(join(folder, 'files/main-1.js.br'), brotliCompressSync('void 0;'));
-  writeFileSync(join(folder, 'files/main-1.js.gz'), gzipSync('void 0;'));
-});
+const folder = mkdtempSync(join(tmpdir(), 'console-'));
+mkdirSync(join(folder, 'files'));
+writeFileSync(join(folder, 'index.html'), page);
+writeFileSync(join(folder, 'files/main-1.js'), 'void 0;');
+writeFileSync(join(folder, 'files/main-1.js.br'), brotliCompressSync('void 0;'));
+writeFileSync(join(folder, 'files/main-1.js.gz'), gzipSync('void 0;'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 function useService(options: () => Parameters<typeof startTestService>[0]) {

@@ -3,24 +3,21 @@ import { XMLParser } from 'fast-xml-parser';
 import { summarize, useTestService } from '../support/expect-status.js';
 import { type Api, type Reply, startTestService } from '../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const mebibyte = 1024 * 1024;
 const tooLarge = '{'.padEnd(mebibyte + 1);
-let reader: Api;
 const anonymous = () => ctx.service.clientWith(undefined);
 
-beforeAll(async () => {
-  reader = await ctx.service.client({ scope: 'read' });
-  const { fixtures } = ctx;
-  await fixtures.project({ name: 'P' });
-  await fixtures.project({ name: 'taken' });
-  await fixtures.service({ name: 'S', id_project: 'P@acme' });
-  await fixtures.service({ name: 'taken', id_project: 'P@acme' });
-  await fixtures.group({ name: 'G', id_service: 'S@acme' });
-  await fixtures.asset({ name: 'A', id_group: 'G@acme' });
-  await fixtures.device({ name: 'D', id_group: 'G@acme' });
-  await fixtures.model({ name: 'M' });
-});
+const reader = await ctx.service.client({ scope: 'read' });
+const { fixtures } = ctx;
+await fixtures.project({ name: 'P' });
+await fixtures.project({ name: 'taken' });
+await fixtures.service({ name: 'S', id_project: 'P@acme' });
+await fixtures.service({ name: 'taken', id_project: 'P@acme' });
+await fixtures.group({ name: 'G', id_service: 'S@acme' });
+await fixtures.asset({ name: 'A', id_group: 'G@acme' });
+await fixtures.device({ name: 'D', id_group: 'G@acme' });
+await fixtures.model({ name: 'M' });
 
 describe('codes of reference/errors.md', () => {
   const config = { name: 'f', version: '1', file: 'YQ==' };

@@ -3,16 +3,13 @@ import { beforeAll, describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../support/expect-status.js';
 import { pathOf } from '../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const emoji = '\u{1F6F0}';
-let parents: Record<string, string>;
-beforeAll(async () => {
-  const { fixtures } = ctx;
-  const id_project = await fixtures.project();
-  const id_service = await fixtures.service({ id_project });
-  const id_group = await fixtures.group({ id_service });
-  parents = { id_project, id_service, id_group };
-});
+const { fixtures } = ctx;
+const id_project = await fixtures.project();
+const id_service = await fixtures.service({ id_project });
+const id_group = await fixtures.group({ id_service });
+const parents: Record<string, string> = { id_project, id_service, id_group };
 
 /** Required fields of each type, and the field of its parent. */
 const requiredFields: Record<string, readonly [fields: object, parent?: string]> = {

@@ -11,7 +11,7 @@ import { device } from '../../src/resources/index.js';
 import { useTestService } from '../support/expect-status.js';
 import { waitUntil } from '../support/process.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 async function scrape(): Promise<string> {
   const { status, text } = await ctx.service.clientWith(undefined).get('/metrics');

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { parse } from 'yaml';
 import { type DeclaredMetric, listMetrics } from '../../scripts/docs.js';
 
@@ -41,16 +41,13 @@ function selectorsOf(expr: string): { name: string; labels: string[] }[] {
     }));
 }
 
-let metrics: Map<string, DeclaredMetric>;
-beforeAll(async () => {
-  metrics = new Map(
-    (await listMetrics()).flatMap((metric): [string, DeclaredMetric][] =>
-      metric.type === 'histogram'
-        ? ['_bucket', '_sum', '_count'].map((end): [string, DeclaredMetric] => [metric.name + end, metric])
-        : [[metric.name, metric]],
-    ),
-  );
-});
+const metrics = new Map(
+  (await listMetrics()).flatMap((metric): [string, DeclaredMetric][] =>
+    metric.type === 'histogram'
+      ? ['_bucket', '_sum', '_count'].map((end): [string, DeclaredMetric] => [metric.name + end, metric])
+      : [[metric.name, metric]],
+  ),
+);
 
 describe('an expression of the dashboard or the alerts', () => {
   it.each(expressions)('%s: has metrics and labels of the service only', (_, expr) => {

@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
 import { useTestService } from '../support/expect-status.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const file = 'aGVsbG8=';
 
 type Shape = Record<string, unknown>;

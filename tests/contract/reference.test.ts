@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { failures } from '../../src/errors.js';
 import { providers } from '../../src/file-storage/providers/providers.js';
 import * as declared from '../../src/resources/index.js';
@@ -241,11 +241,8 @@ const undocumented = [
   'alarmscan',
 ];
 
-let service: TestService;
-beforeAll(async () => {
-  // only its operations are looked at, so no database is needed
-  service = await startTestService({ uri: 'mongodb://127.0.0.1:1/nothing' });
-});
+// only its operations are looked at, so no database is needed
+const service = await startTestService({ uri: 'mongodb://127.0.0.1:1/nothing' });
 afterAll(() => service.stop());
 
 type Operation = TestService['operations'][number];

@@ -1,19 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import {
-  type Api,
-  createFixtures,
-  pathOf,
-  type Reply,
-  startTestService,
-  type TestService,
-} from '../support/service.js';
+import { type Api, createFixtures, pathOf, type Reply, startTestService } from '../support/service.js';
 
-let service: TestService;
-
-beforeAll(async () => {
-  service = await startTestService();
-});
+const service = await startTestService();
 afterAll(() => service.stop());
 
 const xml = new XMLParser({ ignoreAttributes: false, isArray: (name) => ['stream', 'topic'].includes(name) });

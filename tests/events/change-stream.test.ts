@@ -15,7 +15,7 @@ import { createSubjects } from '../../src/events/subjects.js';
 import { getDocument, getNumber, getTimestamp } from '../../src/serialize/bson.js';
 import { useTestService } from '../support/expect-status.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const inserts: ChangeStreamOptions = { collection: 'notes', pipeline: [{ $match: { operationType: 'insert' } }] };
 // biome-ignore lint/suspicious/noExplicitAny: documents of a collection that only this test has
 const notes = (name = 'notes'): any => ctx.service.db.collection(name);

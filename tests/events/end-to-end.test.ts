@@ -6,7 +6,7 @@ import { startReceiver } from '../support/receiver.js';
 import { pathOf, readCounters } from '../support/service.js';
 import { createKey, follow } from '../support/sse.js';
 
-const ctx = useTestService({ eventLog: true, deliver: true, webhook_allow_nets: ['127.0.0.0/8'] });
+const ctx = await useTestService({ eventLog: true, deliver: true, webhook_allow_nets: ['127.0.0.0/8'] });
 
 /** Creates, updates and deletes a device, which also sends a stream. @returns its identifier */
 async function useDevice(id_group: string): Promise<string> {

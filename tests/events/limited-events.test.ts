@@ -1,20 +1,15 @@
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import { type ListedEvent, waitForEvents } from '../support/logged-events.js';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../support/service.js';
+import { type Api, createFixtures, pathOf, startTestService } from '../support/service.js';
 import { createKey, follow } from '../support/sse.js';
 
 /** Events and live feeds of limited keys (reference/access.md#limited-keys). */
-let service: TestService;
-let admin: Api;
-let fixtures: ReturnType<typeof createFixtures>;
 
-beforeAll(async () => {
-  service = await startTestService({ eventLog: true });
-  // its clock stands still, while objects are created at the time of the machine
-  service.advance(3600);
-  admin = await service.client();
-  fixtures = createFixtures(admin);
-});
+const service = await startTestService({ eventLog: true });
+// its clock stands still, while objects are created at the time of the machine
+service.advance(3600);
+const admin = await service.client();
+const fixtures = createFixtures(admin);
 afterAll(() => service.stop());
 
 interface Limited {

@@ -4,7 +4,7 @@ import { openMongoProxy } from '../support/mongo-proxy.js';
 import { pathOf, startTestService } from '../support/service.js';
 import { createKey, follow } from '../support/sse.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const send = (device: string, streams: object | object[]) =>
   ctx.api.post(pathOf('devices', device, 'streams'), streams);
 

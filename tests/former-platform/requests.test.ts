@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { useTestService } from '../support/expect-status.js';
 import { pathOf } from '../support/service.js';
 import { openRawClient, type RawAnswer, type RawClient } from './raw-client.js';
@@ -7,7 +7,9 @@ import { openRawClient, type RawAnswer, type RawClient } from './raw-client.js';
  * Requests as programs of the former platform write them, byte by byte, and the answers that they rely on
  * (reference/access.md#former-clients, reference/streams.md#legacy-endpoints).
  */
-const ctx = useTestService({ api_key_headers: ['service.apikey', 'carriots.apikey', 'carriots-apikey', 'apikey'] });
+const ctx = await useTestService({
+  api_key_headers: ['service.apikey', 'carriots.apikey', 'carriots-apikey', 'apikey'],
+});
 const ok = '{ "response": "OK" }';
 const unauthorized = '{"response": "Not authorized: apikey not found"}';
 let key = '';
@@ -16,10 +18,8 @@ let device = '';
 let streams = '';
 let raw: RawClient;
 
-beforeAll(async () => {
-  key = (await ctx.api.post('/apikeys/', { username: 'user', scope: 'write' })).body.details.key;
-  id_group = await ctx.fixtures.group();
-});
+key = (await ctx.api.post('/apikeys/', { username: 'user', scope: 'write' })).body.details.key;
+id_group = await ctx.fixtures.group();
 beforeEach(async () => {
   device = await ctx.fixtures.device({ id_group });
   streams = pathOf('devices', device, 'streams');

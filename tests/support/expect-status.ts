@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect } from '@jest/globals';
+import { afterAll, expect } from '@jest/globals';
 import { type Api, createFixtures, type Reply, startTestService, type TestService } from './service.js';
 
 /** HTTP status and message of each code, written by hand from reference/errors.md#codes. */
@@ -58,14 +58,10 @@ export interface TestContext {
   fixtures: ReturnType<typeof createFixtures>;
 }
 
-/** Starts a service before the tests of a file and stops it afterwards; the context is filled when the tests run. */
-export function useTestService(options?: Parameters<typeof startTestService>[0]): TestContext {
-  const ctx = {} as TestContext;
-  beforeAll(async () => {
-    ctx.service = await startTestService(options);
-    ctx.api = await ctx.service.client();
-    ctx.fixtures = createFixtures(ctx.api);
-  });
-  afterAll(() => ctx.service?.stop());
-  return ctx;
+/** Starts a service for the tests of a file, which is stopped after them. */
+export async function useTestService(options?: Parameters<typeof startTestService>[0]): Promise<TestContext> {
+  const service = await startTestService(options);
+  afterAll(() => service.stop());
+  const api = await service.client();
+  return { service, api, fixtures: createFixtures(api) };
 }

@@ -5,16 +5,13 @@ import { createAlarmTools, type ListedAlarm } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
-import { type Api, pathOf, upgradeContext } from '../../support/service.js';
+import { pathOf, upgradeContext } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 const tools = createAlarmTools(ctx);
 const conditions = [{ path: 'bar', op: '>', value: 8, clear: 6 }];
-let reader: Api;
-beforeAll(async () => {
-  reader = await ctx.service.client({ username: 'rita', scope: 'read' });
-});
+const reader = await ctx.service.client({ username: 'rita', scope: 'read' });
 
 /** A device whose alarm is open. */
 async function alarmed(

@@ -1,18 +1,15 @@
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import { createAlarmTools } from '../../support/alarms.js';
 import { useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
-import { type Receiver, startReceiver } from '../../support/receiver.js';
+import { startReceiver } from '../../support/receiver.js';
 import { pathOf } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
-const ctx = useTestService({ eventLog: true, deliver: true, webhook_allow_nets: ['127.0.0.0/8'] });
+const ctx = await useTestService({ eventLog: true, deliver: true, webhook_allow_nets: ['127.0.0.0/8'] });
 const tools = createAlarmTools(ctx);
-let receiver: Receiver;
-beforeAll(async () => {
-  receiver = await startReceiver();
-});
+const receiver = await startReceiver();
 afterAll(() => receiver.close());
 
 it('a webhook and a live feed get each transition once, also of a stream that is sent twice', async () => {

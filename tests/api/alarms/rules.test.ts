@@ -3,7 +3,7 @@ import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 let number = 0;
 const high = { path: 'bar', op: '>', value: 8 };
 const body = (fields: object = {}) => ({

@@ -13,7 +13,7 @@ import { logEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const tools = createAlarmTools(ctx);
 
 /** Metrics of a process. */

@@ -1,13 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import {
-  type Api,
-  createFixtures,
-  pathOf,
-  type Reply,
-  startTestService,
-  type TestService,
-} from '../../support/service.js';
+import { afterAll, describe, expect, it } from '@jest/globals';
+import { type Api, createFixtures, pathOf, type Reply, startTestService } from '../../support/service.js';
 
 /**
  * Which keys may call which operation, and what limited ones reach (reference/access.md#scopes, #limited-keys). A new
@@ -174,10 +167,6 @@ interface Kind {
 
 type Branch = Record<Level | 'deviceOfGroup' | 'stream' | 'alarm' | 'command', string>;
 
-let service: TestService;
-let admin: Api;
-let inside: Branch;
-let outside: Branch;
 /** Objects that do not exist: what is outside has to look like them. */
 const nowhere: Branch = {
   ...(Object.fromEntries(levels.map((level) => [level, `nowhere ${level}@acme`])) as Record<Level, string>),
@@ -188,35 +177,33 @@ const nowhere: Branch = {
 };
 const kinds = new Map<string, Kind>();
 
-beforeAll(async () => {
-  service = await startTestService();
-  admin = await service.client();
-  await createFixtures(admin).model({ name: 'M' });
-  const conditions = [{ path: 'level', op: '>', value: 1 }];
-  await admin.post('/alarmrules/', { name: 'R', severity: 'info', conditions });
-  await admin.post('/filters/', { name: 'F', query: 'type=pump' });
-  await admin.post('/webhooks/', { name: 'W', url: 'https://hooks.example/', types: ['*'] });
-  inside = await createBranch('in');
-  outside = await createBranch('out');
-  const kind = (name: string, key: Kind) => kinds.set(name, key);
-  kind('none', { api: service.clientWith(undefined) });
-  kind('unknown', { api: service.clientWith('x'.repeat(43)) });
-  const expiring = await issue({ scope: 'read', expires_at: service.now() + 60 });
-  const revoked = await issue({ scope: 'admin' });
-  for (const scope of ['stream', 'read', 'write', 'admin']) kind(scope, { scope, api: (await issue({ scope })).api });
-  for (const level of levels)
-    for (const scope of level === 'device' ? ['stream', 'device', 'read'] : ['stream', 'read', 'write']) {
-      const { api } = await issue({ scope, [`id_${level}`]: inside[level] });
-      kind(`${scope} of the ${level}`, { scope, limit: level, api });
-    }
-  const stranger = await service.client({ account: 'stranger' });
-  kind('admin of another account', { scope: 'admin', isStranger: true, api: stranger });
-  expect((await expiring.api.get('/self/')).status).toBe(200);
-  await admin.delete(pathOf('apikeys', revoked.id));
-  service.advance(60);
-  kind('expired', { api: expiring.api });
-  kind('revoked', { api: revoked.api });
-});
+const service = await startTestService();
+const admin = await service.client();
+await createFixtures(admin).model({ name: 'M' });
+const conditions = [{ path: 'level', op: '>', value: 1 }];
+await admin.post('/alarmrules/', { name: 'R', severity: 'info', conditions });
+await admin.post('/filters/', { name: 'F', query: 'type=pump' });
+await admin.post('/webhooks/', { name: 'W', url: 'https://hooks.example/', types: ['*'] });
+const inside = await createBranch('in');
+const outside = await createBranch('out');
+const kind = (name: string, key: Kind) => kinds.set(name, key);
+kind('none', { api: service.clientWith(undefined) });
+kind('unknown', { api: service.clientWith('x'.repeat(43)) });
+const expiring = await issue({ scope: 'read', expires_at: service.now() + 60 });
+const revoked = await issue({ scope: 'admin' });
+for (const scope of ['stream', 'read', 'write', 'admin']) kind(scope, { scope, api: (await issue({ scope })).api });
+for (const level of levels)
+  for (const scope of level === 'device' ? ['stream', 'device', 'read'] : ['stream', 'read', 'write']) {
+    const { api } = await issue({ scope, [`id_${level}`]: inside[level] });
+    kind(`${scope} of the ${level}`, { scope, limit: level, api });
+  }
+const stranger = await service.client({ account: 'stranger' });
+kind('admin of another account', { scope: 'admin', isStranger: true, api: stranger });
+expect((await expiring.api.get('/self/')).status).toBe(200);
+await admin.delete(pathOf('apikeys', revoked.id));
+service.advance(60);
+kind('expired', { api: expiring.api });
+kind('revoked', { api: revoked.api });
 afterAll(() => service.stop());
 
 async function createBranch(name: string): Promise<Branch> {

@@ -1,24 +1,19 @@
 import { once } from 'node:events';
 import { type IncomingMessage, request as openRequest } from 'node:http';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
-import { beforeAll, expect, it } from '@jest/globals';
+import { expect, it } from '@jest/globals';
 import { issueKey } from '../../../src/objects/api-keys.js';
 import { useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
-let key: string;
-let device: string;
-let file: string;
+const ctx = await useTestService();
 
-beforeAll(async () => {
-  ({ key } = await issueKey(ctx.service.db, { account: 'acme', username: 'alice', scope: 'admin' }, 0));
-  const id = await ctx.fixtures.device({ name: 'Pump', properties: { text: 'abc '.repeat(500) } });
-  device = pathOf('devices', id);
-  const config = { name: 'text.json', version: '1', file: Buffer.from('x'.repeat(5000)).toString('base64') };
-  file = `${device}deviceconfigs/text.json/`;
-  expect((await ctx.api.post(`${device}deviceconfigs/`, config)).status).toBe(201);
-});
+const { key } = await issueKey(ctx.service.db, { account: 'acme', username: 'alice', scope: 'admin' }, 0);
+const id = await ctx.fixtures.device({ name: 'Pump', properties: { text: 'abc '.repeat(500) } });
+const device = pathOf('devices', id);
+const config = { name: 'text.json', version: '1', file: Buffer.from('x'.repeat(5000)).toString('base64') };
+const file = `${device}deviceconfigs/text.json/`;
+expect((await ctx.api.post(`${device}deviceconfigs/`, config)).status).toBe(201);
 
 interface Answer {
   status: number | undefined;

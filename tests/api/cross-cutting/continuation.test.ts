@@ -1,31 +1,27 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { createFixtures, pathOf } from '../../support/service.js';
 
-const ctx = useTestService({ countCacheThreshold: 5 });
-let group: string;
-let streams: string;
+const ctx = await useTestService({ countCacheThreshold: 5 });
 const names = ['b', 'Z', 'ä', 'a', 'B', '10', '9'];
 /** In the order of their bytes. */
 const ids = ['10@acme', '9@acme', 'B@acme', 'Z@acme', 'a@acme', 'b@acme', 'ä@acme'];
 
-beforeAll(async () => {
-  group = await ctx.fixtures.group({ name: 'Hall' });
-  for (const name of names) await ctx.fixtures.device({ name, id_group: group, type: name < 'a' ? 'pump' : 'gate' });
-  for (const name of ['m2', 'm1', 'm3']) await ctx.fixtures.model({ name });
-  streams = pathOf('devices', 'a@acme', 'streams');
-  // equal times and an order other than that of receipt
-  for (const at of [3, 1, 2, 2, 2]) expect((await ctx.api.post(streams, { at, data: { at } })).body.code).toBe(2001);
-  expect((await ctx.api.post(pathOf('devices', 'b@acme', 'streams'), { at: 2, data: {} })).body.code).toBe(2001);
-  for (const version of ['1', '2', '3']) {
-    const config = { name: 'c', version, file: 'eA==' };
-    expect((await ctx.api.post(pathOf('devices', 'a@acme', 'deviceconfigs'), config)).status).toBe(201);
-  }
-  const credentials = { username: 'a', password: 'open sesame' };
-  expect((await ctx.api.post(pathOf('mqttdevices', 'a@acme', 'credentials'), credentials)).body.code).toBe(2001);
-  for (const name of ['t/2', 't/1', 't/3'])
-    expect((await ctx.api.post(pathOf('mqttdevices', 'a@acme', 'topics'), { name })).body.code).toBe(2001);
-});
+const group = await ctx.fixtures.group({ name: 'Hall' });
+for (const name of names) await ctx.fixtures.device({ name, id_group: group, type: name < 'a' ? 'pump' : 'gate' });
+for (const name of ['m2', 'm1', 'm3']) await ctx.fixtures.model({ name });
+const streams = pathOf('devices', 'a@acme', 'streams');
+// equal times and an order other than that of receipt
+for (const at of [3, 1, 2, 2, 2]) expect((await ctx.api.post(streams, { at, data: { at } })).body.code).toBe(2001);
+expect((await ctx.api.post(pathOf('devices', 'b@acme', 'streams'), { at: 2, data: {} })).body.code).toBe(2001);
+for (const version of ['1', '2', '3']) {
+  const config = { name: 'c', version, file: 'eA==' };
+  expect((await ctx.api.post(pathOf('devices', 'a@acme', 'deviceconfigs'), config)).status).toBe(201);
+}
+const credentials = { username: 'a', password: 'open sesame' };
+expect((await ctx.api.post(pathOf('mqttdevices', 'a@acme', 'credentials'), credentials)).body.code).toBe(2001);
+for (const name of ['t/2', 't/1', 't/3'])
+  expect((await ctx.api.post(pathOf('mqttdevices', 'a@acme', 'topics'), { name })).body.code).toBe(2001);
 
 // biome-ignore lint/suspicious/noExplicitAny: objects of every type
 type Json = any;

@@ -1,11 +1,9 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
-import type { Api } from '../../support/service.js';
 
 /** Counts by values (reference/lists.md#counts). */
-const ctx = useTestService();
-let api: Api;
+const ctx = await useTestService();
 
 const read = async (path: string) => {
   const { status, body } = await api.get(path);
@@ -13,38 +11,36 @@ const read = async (path: string) => {
   return body;
 };
 
-beforeAll(async () => {
-  api = await ctx.service.client({ account: 'counted' });
-  const device = (name: string, place: object, more: object = {}) => ({
-    resource: 'device',
-    name,
-    type: 'pump',
-    ...place,
-    ...more,
-  });
-  const hall = { id_group: 'Hall@counted' };
-  const shed = { id_asset: 'Shed@counted' };
-  const { totals } = await sendImport(api, [
-    { resource: 'project', name: 'North', id_customer: 'c' },
-    { resource: 'project', name: 'South', id_customer: 'c', enabled: false },
-    { resource: 'service', name: 'Water', id_project: 'North@counted' },
-    { resource: 'group', name: 'Hall', id_service: 'Water@counted' },
-    { resource: 'group', name: 'Yard', id_service: 'Water@counted' },
-    { resource: 'asset', name: 'Shed', id_group: 'Yard@counted' },
-    { resource: 'model', name: 'M1' },
-    device('a', hall, { id_model: 'M1@counted', networking: { type: 'gprs' } }),
-    device('b', hall, { firmware: '1' }),
-    device('c', shed, { type: 'valve', firmware: '1' }),
-    device('d', shed, { firmware: '2', lon: 1, lat: 1 }),
-    device('e', shed, { type: 'valve' }),
-  ]);
-  expect(totals.failed).toBe(0);
-  await api.post('/streams/', { device: 'a@counted', data: { n: 1 } });
-  await api.post('/status/', { device: 'a@counted', data: { n: 1 } });
-  await api.post('/status/', { device: 'b@counted', data: { n: 1 } });
-  // another account
-  await ctx.fixtures.device();
+const api = await ctx.service.client({ account: 'counted' });
+const device = (name: string, place: object, more: object = {}) => ({
+  resource: 'device',
+  name,
+  type: 'pump',
+  ...place,
+  ...more,
 });
+const hall = { id_group: 'Hall@counted' };
+const shed = { id_asset: 'Shed@counted' };
+const { totals } = await sendImport(api, [
+  { resource: 'project', name: 'North', id_customer: 'c' },
+  { resource: 'project', name: 'South', id_customer: 'c', enabled: false },
+  { resource: 'service', name: 'Water', id_project: 'North@counted' },
+  { resource: 'group', name: 'Hall', id_service: 'Water@counted' },
+  { resource: 'group', name: 'Yard', id_service: 'Water@counted' },
+  { resource: 'asset', name: 'Shed', id_group: 'Yard@counted' },
+  { resource: 'model', name: 'M1' },
+  device('a', hall, { id_model: 'M1@counted', networking: { type: 'gprs' } }),
+  device('b', hall, { firmware: '1' }),
+  device('c', shed, { type: 'valve', firmware: '1' }),
+  device('d', shed, { firmware: '2', lon: 1, lat: 1 }),
+  device('e', shed, { type: 'valve' }),
+]);
+expect(totals.failed).toBe(0);
+await api.post('/streams/', { device: 'a@counted', data: { n: 1 } });
+await api.post('/status/', { device: 'a@counted', data: { n: 1 } });
+await api.post('/status/', { device: 'b@counted', data: { n: 1 } });
+// another account
+await ctx.fixtures.device();
 
 describe('counts', () => {
   it.each([

@@ -4,7 +4,7 @@ import { useTestService } from '../../support/expect-status.js';
 import { waitUntil } from '../../support/process.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 const tools = createAlarmTools(ctx);
 /** More levels than any data has, and than the database takes. */
 const deepPaths = ['/a'.repeat(240), Array(120).fill('a').join('.'), '/1'.repeat(240)];

@@ -1,15 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { runInNewContext } from 'node:vm';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { type Api, startTestService, type TestService } from '../../support/service.js';
+import { afterAll, expect, it } from '@jest/globals';
+import { startTestService } from '../../support/service.js';
 
-let service: TestService;
-let anonymous: Api;
-
-beforeAll(async () => {
-  service = await startTestService({ base_path: '/api', api_key_headers: ['service.apikey', 'x-key'] });
-  anonymous = service.clientWith(undefined);
-});
+const service = await startTestService({ base_path: '/api', api_key_headers: ['service.apikey', 'x-key'] });
+const anonymous = service.clientWith(undefined);
 afterAll(() => service.stop());
 
 it('serves the document without a key, at the root, with and without a closing slash', async () => {

@@ -1,37 +1,32 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { parse } from 'csv-parse/sync';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { createFixtures, pathOf, type Reply } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
-const ctx = useTestService();
-let group: string;
-let model: string;
-let streams: string;
+const ctx = await useTestService();
 
 /** Texts that a spreadsheet would execute, that CSV must quote, or that parsers are known to get wrong. */
 const hostile = [...wordsOf(`=1+1 +1 -1 @SUM(A1) ' ''=x a,b a"b " ; ä€😀 null`), 'a\nb', 'a\r\nb', ' a ', '\t=1'];
 
-beforeAll(async () => {
-  group = await ctx.fixtures.group({ name: 'Hall' });
-  model = await ctx.fixtures.model({ name: 'P2', properties: { max_bar: 6, colour: 'red' } });
-  const device = {
-    name: 'Pump',
-    id_group: group,
-    id_model: model,
-    description: '=cmd|" /C calc"!A0',
-    properties: { room: 'A, 1', colour: null, 'a.b': [1, 'x'] },
-    networking: { type: 'ethernet', conn_address: '192.0.2.7' },
-    lon: -3.5,
-    lat: 40,
-    frequency_stream: 60,
-  };
-  await ctx.fixtures.device(device);
-  await ctx.fixtures.device({ name: 'Alarm', id_group: group, enabled: false });
-  streams = pathOf('devices', 'Pump@acme', 'streams');
-  const sent = [1, 2, 3].map((at) => ({ at, data: { bar: at / 2, gps: { lat: at }, text: `-${at}` } }));
-  expect((await ctx.api.post(streams, sent)).body.code).toBe(2001);
-});
+const group = await ctx.fixtures.group({ name: 'Hall' });
+const model = await ctx.fixtures.model({ name: 'P2', properties: { max_bar: 6, colour: 'red' } });
+const device = {
+  name: 'Pump',
+  id_group: group,
+  id_model: model,
+  description: '=cmd|" /C calc"!A0',
+  properties: { room: 'A, 1', colour: null, 'a.b': [1, 'x'] },
+  networking: { type: 'ethernet', conn_address: '192.0.2.7' },
+  lon: -3.5,
+  lat: 40,
+  frequency_stream: 60,
+};
+await ctx.fixtures.device(device);
+await ctx.fixtures.device({ name: 'Alarm', id_group: group, enabled: false });
+const streams = pathOf('devices', 'Pump@acme', 'streams');
+const sent = [1, 2, 3].map((at) => ({ at, data: { bar: at / 2, gps: { lat: at }, text: `-${at}` } }));
+expect((await ctx.api.post(streams, sent)).body.code).toBe(2001);
 
 function rowsOf({ text }: Reply): Record<string, string>[] {
   return parse(text, { columns: true });

@@ -1,17 +1,14 @@
 import { deflateSync, gzipSync } from 'node:zlib';
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { openRawClient } from '../../former-platform/raw-client.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { type Api, pathOf, type Reply } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const json = 'application/json; charset=utf-8';
 const xml = 'application/xml; charset=utf-8';
-let project: string;
-beforeAll(async () => {
-  project = await ctx.fixtures.project();
-});
+const project = await ctx.fixtures.project();
 
 it.each([
   [undefined, json],
@@ -385,13 +382,12 @@ it.each(['%', '%zz@acme', '%c3@acme', '%ed%a0%80@acme', '%ff%fe@acme'])(
   },
 );
 
+const configured = await useTestService({
+  base_path: '/iot/v1',
+  api_key_headers: ['service.apikey', 'x-api-key'],
+  cors_origins: ['https://app.example', 'http://localhost:8080'],
+});
 describe('with other settings', () => {
-  const configured = useTestService({
-    base_path: '/iot/v1',
-    api_key_headers: ['service.apikey', 'x-api-key'],
-    cors_origins: ['https://app.example', 'http://localhost:8080'],
-  });
-
   it('serves everything below BASE_PATH and includes it in Location', async () => {
     const reply = await configured.api.post('/iot/v1/projects/', { name: 'based', id_customer: 'c' });
     expect(reply.headers.location).toBe('/iot/v1/projects/based%40acme/');
@@ -495,9 +491,8 @@ describe('with other settings', () => {
   });
 });
 
+const limited = await useTestService({ rate_limit_per_minute: 3 });
 describe('with RATE_LIMIT_PER_MINUTE', () => {
-  const limited = useTestService({ rate_limit_per_minute: 3 });
-
   it('answers 4291 with Retry-After over the limit, counted per key', async () => {
     const other: Api = await limited.service.client();
     const statuses = [];

@@ -2,10 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { storedNameOf } from '../../../src/db/former-versions.js';
-import { type Api, startTestService, type TestService } from '../../support/service.js';
+import { type Api, startTestService } from '../../support/service.js';
 import { buildStreamDocument } from '../../support/stream-documents.js';
 
-type Db = mongoose.mongo.Db;
 type BsonDocument = mongoose.mongo.BSON.Document;
 
 const { UUID } = mongoose.mongo;
@@ -193,10 +192,6 @@ const otherIndexes: Readonly<Record<string, string>> = {
   'apikeys digest': 'looked up by every request',
 };
 
-let service: TestService;
-let api: Api;
-let connection: mongoose.Connection;
-let db: Db;
 let profileOffset = 0;
 const usedIndexes = new Set<string>();
 
@@ -303,27 +298,25 @@ const collections = [
   ...['mqttcredentials', 'mqtttopics', 'apikeys'],
 ];
 
-beforeAll(async () => {
-  const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
-  uri.pathname = `/test-${randomUUID()}`;
-  service = await startTestService({ uri: uri.href });
-  while (!(await service.db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
-  api = await service.client();
-  connection = await mongoose.createConnection(uri.href).asPromise();
-  db = connection.getClient().db(uri.pathname.slice(1));
-  for (const plural of collections) {
-    if (plural === 'mqttcredentials') continue;
-    const documents = ['acme', 'other'].flatMap((account) =>
-      Array.from({ length: count }, (_, i) => ({
-        _id: idOf(plural, account, i),
-        ...createDocument(plural, account, i),
-      })),
-    );
-    await service.db.collection(plural).insertMany(documents);
-  }
-  await db.createCollection('system.profile', { capped: true, size: 64 * 1024 * 1024 });
-  await db.command({ profile: 2 });
-});
+const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
+uri.pathname = `/test-${randomUUID()}`;
+const service = await startTestService({ uri: uri.href });
+while (!(await service.db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
+const api = await service.client();
+const connection = await mongoose.createConnection(uri.href).asPromise();
+const db = connection.getClient().db(uri.pathname.slice(1));
+for (const plural of collections) {
+  if (plural === 'mqttcredentials') continue;
+  const documents = ['acme', 'other'].flatMap((account) =>
+    Array.from({ length: count }, (_, i) => ({
+      _id: idOf(plural, account, i),
+      ...createDocument(plural, account, i),
+    })),
+  );
+  await service.db.collection(plural).insertMany(documents);
+}
+await db.createCollection('system.profile', { capped: true, size: 64 * 1024 * 1024 });
+await db.command({ profile: 2 });
 afterAll(async () => {
   await db.command({ profile: 0 });
   await connection.close();

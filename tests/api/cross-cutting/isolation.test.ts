@@ -6,26 +6,10 @@ import { formatClusterTime, readClusterTime } from '../../../src/db/cluster-time
 import { appendEvents } from '../../../src/events/store.js';
 import { sendImport } from '../../support/import.js';
 import { logEvents } from '../../support/logged-events.js';
-import {
-  type Api,
-  createFixtures,
-  pathOf,
-  type Reply,
-  startTestService,
-  type TestService,
-} from '../../support/service.js';
+import { type Api, createFixtures, pathOf, type Reply, startTestService } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
 /** Accounts are isolated (reference/access.md#accounts): nothing of `acme` is visible to `globex`. */
-let service: TestService;
-let acme: Api;
-let globex: Api;
-let globexKey: Awaited<ReturnType<typeof createKey>>;
-let acmeIds: AccountIds;
-let globexIds: AccountIds;
-let folder: string;
-/** A command of a device of `acme`. */
-let commandPath: string;
 const storage = '/external/local/user/alice/';
 const webhookPath = '/webhooks/Alarms@acme/';
 const rulePath = '/alarmrules/High@acme/';
@@ -87,33 +71,32 @@ async function readAccount(api: Api, ids: AccountIds): Promise<unknown> {
   return Promise.all(paths.map(async (path) => (await api.get(path)).body));
 }
 
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'isolation-'));
-  for (const account of ['acme', 'globex']) {
-    await mkdir(join(folder, account));
-    await writeFile(join(folder, account, `of ${account}.txt`), account);
-  }
-  service = await startTestService({ filestore_local_root: folder });
-  acme = await service.client();
-  globexKey = await createKey(service, { account: 'globex', username: 'mallory' });
-  globex = service.clientWith(globexKey.key);
-  acmeIds = await createAccount(acme);
-  const command = await acme.post(pathOf('devices', acmeIds.device, 'commands'), { name: 'start' });
-  commandPath = pathOf('devices', acmeIds.device, 'commands', command.body.details.id);
-  expect((await acme.put(storage, { path: '.' })).body.code).toBe(2001);
-  expect((await acme.post('/alarmrules/', rule)).body.code).toBe(2001);
-  const high = { data: { level: 1e7 } };
-  expect((await acme.post(pathOf('devices', acmeIds.device, 'streams'), high)).body.code).toBe(2001);
-  const hook = { name: 'Alarms', url: 'http://127.0.0.1:1/', types: ['*'] };
-  expect((await acme.post('/filters/', { name: 'Pumps', query: 'type=pump' })).body.code).toBe(2001);
-  expect((await acme.post('/webhooks/', hook)).body.code).toBe(2001);
-  const connection = { client_id: 'pump-1', connection: 'c', instance: 'i', address: '192.0.2.7', connected_at: 1 };
-  const counts = { messages: 0, drops: 0 };
-  await service.db
-    .collection('mqtt_connections')
-    .insertOne({ _id: service.db.newId(), account: 'acme', ...connection, ...counts });
-  globexIds = await createAccount(globex);
-});
+const folder = await mkdtemp(join(tmpdir(), 'isolation-'));
+for (const account of ['acme', 'globex']) {
+  await mkdir(join(folder, account));
+  await writeFile(join(folder, account, `of ${account}.txt`), account);
+}
+const service = await startTestService({ filestore_local_root: folder });
+const acme = await service.client();
+const globexKey = await createKey(service, { account: 'globex', username: 'mallory' });
+const globex = service.clientWith(globexKey.key);
+const acmeIds = await createAccount(acme);
+const command = await acme.post(pathOf('devices', acmeIds.device, 'commands'), { name: 'start' });
+/** A command of a device of `acme`. */
+const commandPath = pathOf('devices', acmeIds.device, 'commands', command.body.details.id);
+expect((await acme.put(storage, { path: '.' })).body.code).toBe(2001);
+expect((await acme.post('/alarmrules/', rule)).body.code).toBe(2001);
+const high = { data: { level: 1e7 } };
+expect((await acme.post(pathOf('devices', acmeIds.device, 'streams'), high)).body.code).toBe(2001);
+const hook = { name: 'Alarms', url: 'http://127.0.0.1:1/', types: ['*'] };
+expect((await acme.post('/filters/', { name: 'Pumps', query: 'type=pump' })).body.code).toBe(2001);
+expect((await acme.post('/webhooks/', hook)).body.code).toBe(2001);
+const connection = { client_id: 'pump-1', connection: 'c', instance: 'i', address: '192.0.2.7', connected_at: 1 };
+const counts = { messages: 0, drops: 0 };
+await service.db
+  .collection('mqtt_connections')
+  .insertOne({ _id: service.db.newId(), account: 'acme', ...connection, ...counts });
+const globexIds = await createAccount(globex);
 afterAll(async () => {
   await service.stop();
   await rm(folder, { recursive: true });

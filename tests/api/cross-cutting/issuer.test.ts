@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeEach, expect, it } from '@jest/globals';
 import { SignJWT } from 'jose';
 import { AppError, failures } from '../../../src/errors.js';
 import type { TokenLogin } from '../../../src/http/authenticate.js';
@@ -6,10 +6,9 @@ import { openTokenLogin } from '../../../src/oidc/token-login.js';
 import { repeat, summarize } from '../../support/expect-status.js';
 import { client_id, type Issuer, startIssuer } from '../../support/issuer.js';
 import type { Answer } from '../../support/receiver.js';
-import { startTestService, type TestService } from '../../support/service.js';
+import { startTestService } from '../../support/service.js';
 import { createKey } from '../../support/sse.js';
 
-let service: TestService;
 let issuer: Issuer;
 let login: TokenLogin;
 let now: number;
@@ -20,10 +19,8 @@ const log = {
   error() {},
 };
 const settings = () => ({ oidc_issuer: issuer.url, oidc_client_id: client_id, oidc_claim: 'platform' });
-beforeAll(async () => {
-  service = await startTestService();
-  await createKey(service);
-});
+const service = await startTestService();
+await createKey(service);
 afterAll(() => service.stop());
 beforeEach(async () => {
   now = 1_800_000_000;

@@ -1,14 +1,10 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
-let device: string;
-let streams: string;
-beforeAll(async () => {
-  device = await ctx.fixtures.device();
-  streams = pathOf('devices', device, 'streams');
-});
+const ctx = await useTestService();
+const device = await ctx.fixtures.device();
+const streams = pathOf('devices', device, 'streams');
 
 /** A free-form object of so many values in all, itself and its list included. */
 const objectOf = (values: number) => ({ list: Array(values - 2).fill(0) });

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import { createRandom } from '../../support/random.js';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { type Api, createFixtures, pathOf, startTestService } from '../../support/service.js';
 
 /**
  * Random requests of a limited key and of an unlimited one: the answers of the first are those of the second, filtered by a
@@ -21,8 +21,6 @@ interface TreeNode {
 type Json = Record<string, unknown> & { id_developer: string };
 type Limited = TreeNode & { api: Api };
 
-let service: TestService;
-let admin: Api;
 const nodes = new Map<string, TreeNode>();
 const limited: Limited[] = [];
 
@@ -31,40 +29,37 @@ const nodesOf = (type: Type) => [...nodes.values()].filter((node) => node.type =
 const isWithin = (node: TreeNode | undefined, limit: TreeNode): boolean =>
   node !== undefined && (node === limit || isWithin(node.parent, limit));
 
-beforeAll(async () => {
-  service = await startTestService({ countCacheThreshold: 4 });
-  admin = await service.client();
-  const fixtures = createFixtures(admin);
-  const add = (type: Type, parent: TreeNode | undefined, id: string): TreeNode => {
-    const node = { type, id, parent };
-    nodes.set(`${type} ${id}`, node);
-    return node;
-  };
-  for (let p = 0; p < 2; p++) {
-    const project = add('project', undefined, await fixtures.project({ name: `n${p}` }));
-    for (let s = 0; s < 2; s++) {
-      const id_service = await fixtures.service({ name: `n${p}${s}`, id_project: project.id });
-      const parent = add('service', project, id_service);
-      for (let g = 0; g < 2; g++) {
-        const group = add('group', parent, await fixtures.group({ name: `n${p}${s}${g}`, id_service }));
-        const asset = add('asset', group, await fixtures.asset({ name: `n${p}${s}${g}`, id_group: group.id }));
-        for (const above of [group, asset, asset])
-          add('device', above, await fixtures.device(createDevice(`id_${above.type}`, above.id)));
-      }
+const service = await startTestService({ countCacheThreshold: 4 });
+const admin = await service.client();
+const fixtures = createFixtures(admin);
+const add = (type: Type, parent: TreeNode | undefined, id: string): TreeNode => {
+  const node = { type, id, parent };
+  nodes.set(`${type} ${id}`, node);
+  return node;
+};
+for (let p = 0; p < 2; p++) {
+  const project = add('project', undefined, await fixtures.project({ name: `n${p}` }));
+  for (let s = 0; s < 2; s++) {
+    const id_service = await fixtures.service({ name: `n${p}${s}`, id_project: project.id });
+    const parent = add('service', project, id_service);
+    for (let g = 0; g < 2; g++) {
+      const group = add('group', parent, await fixtures.group({ name: `n${p}${s}${g}`, id_service }));
+      const asset = add('asset', group, await fixtures.asset({ name: `n${p}${s}${g}`, id_group: group.id }));
+      for (const above of [group, asset, asset])
+        add('device', above, await fixtures.device(createDevice(`id_${above.type}`, above.id)));
     }
   }
-  for (const type of types)
-    for (let count = 0; count < 2; count++) {
-      const node = pick(nodesOf(type));
-      const body = { username: 'bob', scope: type === 'device' ? 'read' : 'write', [`id_${type}`]: node.id };
-      const { key } = (await admin.post('/apikeys/', body)).body.details;
-      // the tree changes in place
-      limited.push(Object.assign(node, { api: service.clientWith(key) }));
-    }
-  for (const { id } of nodesOf('device'))
-    if (random() < 0.7)
-      await admin.post(pathOf('devices', id, 'streams'), { at: 1_700_000_000, data: { v: random() } });
-});
+}
+for (const type of types)
+  for (let count = 0; count < 2; count++) {
+    const node = pick(nodesOf(type));
+    const body = { username: 'bob', scope: type === 'device' ? 'read' : 'write', [`id_${type}`]: node.id };
+    const { key } = (await admin.post('/apikeys/', body)).body.details;
+    // the tree changes in place
+    limited.push(Object.assign(node, { api: service.clientWith(key) }));
+  }
+for (const { id } of nodesOf('device'))
+  if (random() < 0.7) await admin.post(pathOf('devices', id, 'streams'), { at: 1_700_000_000, data: { v: random() } });
 afterAll(() => service.stop());
 
 function createDevice(field: string, id: string): Record<string, unknown> {

@@ -4,23 +4,21 @@ import { sendImport } from '../../support/import.js';
 import { type Api, pathOf, type Reply } from '../../support/service.js';
 
 /** Changes that limited keys can make, and those that they cannot (reference/access.md#limited-keys). */
-const ctx = useTestService();
+const ctx = await useTestService();
 const encode = encodeURIComponent;
 
-beforeAll(async () => {
-  const { fixtures } = ctx;
-  for (const side of ['a', 'b']) {
-    const id_project = await fixtures.project({ name: `p${side}` });
-    const id_service = await fixtures.service({ name: `s${side}`, id_project });
-    await fixtures.service({ name: `s${side}2`, id_project });
-    const id_group = await fixtures.group({ name: `g${side}`, id_service });
-    await fixtures.group({ name: `g${side}2`, id_service });
-    const id_asset = await fixtures.asset({ name: `a${side}`, id_group });
-    await fixtures.device({ name: `d${side}`, id_asset });
-    await fixtures.device({ name: `e${side}`, id_group });
-  }
-  await fixtures.model({ name: 'm', properties: { colour: 'red' } });
-});
+const { fixtures } = ctx;
+for (const side of ['a', 'b']) {
+  const id_project = await fixtures.project({ name: `p${side}` });
+  const id_service = await fixtures.service({ name: `s${side}`, id_project });
+  await fixtures.service({ name: `s${side}2`, id_project });
+  const id_group = await fixtures.group({ name: `g${side}`, id_service });
+  await fixtures.group({ name: `g${side}2`, id_service });
+  const id_asset = await fixtures.asset({ name: `a${side}`, id_group });
+  await fixtures.device({ name: `d${side}`, id_asset });
+  await fixtures.device({ name: `e${side}`, id_group });
+}
+await fixtures.model({ name: 'm', properties: { colour: 'red' } });
 
 async function keyOf(field: string, name: string, scope = 'write'): Promise<Api> {
   const { details } = (await ctx.api.post('/apikeys/', { username: 'bob', scope, [field]: `${name}@acme` })).body;

@@ -3,7 +3,7 @@ import { summarize, useTestService } from '../../support/expect-status.js';
 import { type Api, createFixtures, pathOf } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 let t: number;
 
 /** Replaces T5 by the time 5 seconds after the first object was created. */
@@ -30,35 +30,33 @@ const plurals = Object.keys(parentFields) as Plural[];
 const parents = new Map<string, [string, string]>();
 
 /** Creates of each type d and b at T0, c and a at T5; carol updates c at T9. */
-beforeAll(async () => {
-  const [bob, carol] = [await ctx.service.client({ username: 'bob' }), await ctx.service.client({ username: 'carol' })];
-  // parents are objects under test as well, so that the lists contain nothing else
-  const create = async (api: Api, plural: Plural, name: string, second: boolean, fields: object = {}) => {
-    const field = parentFields[plural];
-    const parent = field === undefined ? undefined : parents.get(plural)?.[second ? 1 : 0];
-    const body = {
-      name,
-      ...(plural === 'projects' && { id_customer: second ? 'c-2' : 'c-1' }),
-      ...(field && { [field]: parent }),
-      ...fields,
-    };
-    expect(summarize(await api.post(`/${plural}/`, body))).toBe('2001');
+const [bob, carol] = [await ctx.service.client({ username: 'bob' }), await ctx.service.client({ username: 'carol' })];
+// parents are objects under test as well, so that the lists contain nothing else
+const create = async (api: Api, plural: Plural, name: string, second: boolean, fields: object = {}) => {
+  const field = parentFields[plural];
+  const parent = field === undefined ? undefined : parents.get(plural)?.[second ? 1 : 0];
+  const body = {
+    name,
+    ...(plural === 'projects' && { id_customer: second ? 'c-2' : 'c-1' }),
+    ...(field && { [field]: parent }),
+    ...fields,
   };
-  parents.set('services', ['d@acme', 'b@acme']).set('groups', ['d@acme', 'b@acme']).set('assets', ['d@acme', 'b@acme']);
-  t = ctx.service.now();
-  for (const plural of plurals) {
-    await create(ctx.api, plural, 'd', false, { description: 'm', enabled: false });
-    await create(bob, plural, 'b', true);
-  }
-  ctx.service.advance(5);
-  for (const plural of plurals) {
-    await create(ctx.api, plural, 'c', false, { description: 'k' });
-    await create(bob, plural, 'a', false, { description: 'm' });
-  }
-  ctx.service.advance(4);
-  for (const plural of plurals) expect(summarize(await carol.put(pathOf(plural, 'c@acme'), {}))).toBe('2005');
-  ctx.service.advance(1);
-});
+  expect(summarize(await api.post(`/${plural}/`, body))).toBe('2001');
+};
+parents.set('services', ['d@acme', 'b@acme']).set('groups', ['d@acme', 'b@acme']).set('assets', ['d@acme', 'b@acme']);
+t = ctx.service.now();
+for (const plural of plurals) {
+  await create(ctx.api, plural, 'd', false, { description: 'm', enabled: false });
+  await create(bob, plural, 'b', true);
+}
+ctx.service.advance(5);
+for (const plural of plurals) {
+  await create(ctx.api, plural, 'c', false, { description: 'k' });
+  await create(bob, plural, 'a', false, { description: 'm' });
+}
+ctx.service.advance(4);
+for (const plural of plurals) expect(summarize(await carol.put(pathOf(plural, 'c@acme'), {}))).toBe('2005');
+ctx.service.advance(1);
 
 describe.each(plurals)('a list of %s', (plural) => {
   it.each([

@@ -1,9 +1,9 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { buildEventId, logEvents } from '../../support/logged-events.js';
-import { type Api, startTestService, type TestService } from '../../support/service.js';
+import { type Api, startTestService } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 import { wordsOf } from '../../support/words.js';
 
@@ -11,17 +11,11 @@ import { wordsOf } from '../../support/words.js';
 type Json = any;
 type Named = readonly [where: string, node: Json];
 
-let service: TestService;
-let folder: string;
-let document: Json;
-
-beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'openapi-'));
-  mkdirSync(join(folder, 'demo'));
-  writeFileSync(join(folder, 'demo/march.csv'), 'a;b\n');
-  service = await startTestService({ filestore_local_root: folder });
-  document = (await service.clientWith(undefined).get('/openapi.json')).body;
-});
+const folder = mkdtempSync(join(tmpdir(), 'openapi-'));
+mkdirSync(join(folder, 'demo'));
+writeFileSync(join(folder, 'demo/march.csv'), 'a;b\n');
+const service = await startTestService({ filestore_local_root: folder });
+const document = (await service.clientWith(undefined).get('/openapi.json')).body;
 afterAll(async () => {
   await service?.stop();
   rmSync(folder, { recursive: true });

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { type IncomingHttpHeaders, request } from 'node:http';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import type { Endpoint } from '../../../src/http/context.js';
 import { createRouter } from '../../../src/http/router.js';
 import { issueKey } from '../../../src/objects/api-keys.js';
-import { createFixtures, startTestService, type TestService } from '../../support/service.js';
+import { createFixtures, startTestService } from '../../support/service.js';
 
 interface RawRequest {
   method?: string;
@@ -12,20 +12,16 @@ interface RawRequest {
   headers?: Record<string, string>;
 }
 
-let service: TestService;
-let key: string;
 let group = '';
 let device = '';
 
-beforeAll(async () => {
-  service = await startTestService({ base_path: '/api', cors_origins: ['https://a.example'] });
-  ({ key } = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'write' }, 0));
-  const api = service.clientWith(key);
-  const post: typeof api.post = (path, body) => api.post(`/api${path}`, body);
-  const fixtures = createFixtures({ ...api, post });
-  group = await fixtures.group({ name: 'hall' });
-  device = await fixtures.device({ name: 'meter', id_group: group });
-});
+const service = await startTestService({ base_path: '/api', cors_origins: ['https://a.example'] });
+const { key } = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'write' }, 0);
+const api = service.clientWith(key);
+const post: typeof api.post = (path, body) => api.post(`/api${path}`, body);
+const fixtures = createFixtures({ ...api, post });
+group = await fixtures.group({ name: 'hall' });
+device = await fixtures.device({ name: 'meter', id_group: group });
 afterAll(() => service.stop());
 
 interface RawResponse {

@@ -1,9 +1,9 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { migrate } from '../../../src/migrations.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { createFixtures, pathOf, upgradeContext } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 const objects: [name: string, description: string | undefined][] = [
   ['Ölpumpe', 'Zweistufig'],
@@ -16,18 +16,16 @@ const objects: [name: string, description: string | undefined][] = [
 ];
 const byType = ['projects', 'services', 'groups', 'assets', 'models', 'devices'] as const;
 
-beforeAll(async () => {
-  const id_group = await ctx.fixtures.group({ name: 'parent' });
-  for (const [name, description] of objects) {
-    const fields = { name, ...(description !== undefined && { description }) };
-    await ctx.fixtures.model(fields);
-    await ctx.fixtures.device({ ...fields, id_group });
-    await ctx.fixtures.asset({ ...fields, id_group });
-    await ctx.fixtures.project(fields);
-    await ctx.fixtures.service({ ...fields, id_project: 'Ölpumpe@acme' });
-    await ctx.fixtures.group({ ...fields, id_service: 'Ölpumpe@acme' });
-  }
-});
+const id_group = await ctx.fixtures.group({ name: 'parent' });
+for (const [name, description] of objects) {
+  const fields = { name, ...(description !== undefined && { description }) };
+  await ctx.fixtures.model(fields);
+  await ctx.fixtures.device({ ...fields, id_group });
+  await ctx.fixtures.asset({ ...fields, id_group });
+  await ctx.fixtures.project(fields);
+  await ctx.fixtures.service({ ...fields, id_project: 'Ölpumpe@acme' });
+  await ctx.fixtures.group({ ...fields, id_service: 'Ölpumpe@acme' });
+}
 
 const found = async (plural: string, q: string, more = '') => {
   const { status, body } = await ctx.api.get(

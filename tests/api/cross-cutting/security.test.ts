@@ -1,30 +1,25 @@
 import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../../src/errors.js';
 import { parseQuery } from '../../../src/schema/query.js';
 import { openSandbox, sendRequest } from '../../support/process.js';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
 /** Common classes of weakness, each with the rule of docs/reference or RFC 9110 that excludes it. */
-let service: TestService;
-let api: Api;
-let ids: { project: string; service: string; group: string; asset: string; model: string; device: string };
 
-beforeAll(async () => {
-  service = await startTestService();
-  api = await service.client();
-  const fixtures = createFixtures(api);
-  const project = await fixtures.project();
-  const id_service = await fixtures.service({ id_project: project });
-  const group = await fixtures.group({ id_service });
-  const asset = await fixtures.asset({ id_group: group });
-  const model = await fixtures.model();
-  ids = { project, service: id_service, group, asset, model, device: await fixtures.device({ id_group: group }) };
-  await api.post('/alarmrules/', { name: 'r', severity: 'info', conditions: [{ path: 'a', op: '=', value: 1 }] });
-  await api.post('/webhooks/', { name: 'w', url: 'https://hooks.example/', types: ['*'] });
-});
+const service = await startTestService();
+const api = await service.client();
+const fixtures = createFixtures(api);
+const project = await fixtures.project();
+const id_service = await fixtures.service({ id_project: project });
+const group = await fixtures.group({ id_service });
+const asset = await fixtures.asset({ id_group: group });
+const model = await fixtures.model();
+const ids = { project, service: id_service, group, asset, model, device: await fixtures.device({ id_group: group }) };
+await api.post('/alarmrules/', { name: 'r', severity: 'info', conditions: [{ path: 'a', op: '=', value: 1 }] });
+await api.post('/webhooks/', { name: 'w', url: 'https://hooks.example/', types: ['*'] });
 afterAll(() => service.stop());
 
 type JsonObject = Record<string, unknown>;

@@ -1,25 +1,20 @@
 import { createPrivateKey, createPublicKey, type JsonWebKey } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import { summarize } from '../../support/expect-status.js';
 import { client_id, type Issuer, startIssuer } from '../../support/issuer.js';
-import { type Api, type Reply, startTestService, type TestService } from '../../support/service.js';
+import { type Api, type Reply, startTestService } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
-let issuer: Issuer;
-let service: TestService;
-let api: Api;
 const anonymous = () => service.clientWith(undefined);
-beforeAll(async () => {
-  issuer = await startIssuer(['RS256', 'PS256', 'ES256', 'EdDSA']);
-  service = await startTestService({
-    oidc_issuer: issuer.url,
-    oidc_client_id: client_id,
-    oidc_claim: 'realm.platform',
-  });
-  api = await service.client();
-  for (const account of ['acme', 'other']) await createTree(await service.client({ account }), account);
+const issuer = await startIssuer(['RS256', 'PS256', 'ES256', 'EdDSA']);
+const service = await startTestService({
+  oidc_issuer: issuer.url,
+  oidc_client_id: client_id,
+  oidc_claim: 'realm.platform',
 });
+const api = await service.client();
+for (const account of ['acme', 'other']) await createTree(await service.client({ account }), account);
 
 /** Creates one object of each level. */
 async function createTree(client: Api, account: string): Promise<void> {

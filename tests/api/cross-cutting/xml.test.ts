@@ -3,7 +3,7 @@ import { XMLParser, XMLValidator } from 'fast-xml-parser';
 import { useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const Accept = 'application/xml';
 const parser = new XMLParser({ parseTagValue: false, ignoreDeclaration: true, trimValues: false, htmlEntities: true });
 

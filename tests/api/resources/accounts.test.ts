@@ -3,29 +3,23 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { isAccountName } from '../../../src/resources/api-key.js';
-import { createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 
 /** Names of accounts (reference/access.md#accounts). */
 const run = promisify(execFile);
 const nameOf60 = `A${'b._-C9'.repeat(10)}`.slice(0, 60);
 
-let service: TestService;
-let folder: string;
-let uri: string;
-
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'accounts-'));
-  for (const account of ['Acme.Acme', nameOf60]) {
-    await mkdir(join(folder, account));
-    await writeFile(join(folder, account, 'of the account.txt'), account);
-  }
-  service = await startTestService({ filestore_local_root: folder });
-  const address = new URL(process.env.TEST_MONGODB_URI ?? '');
-  address.pathname = `/${service.db.collection('apikeys').db.databaseName}`;
-  uri = address.href;
-});
+const folder = await mkdtemp(join(tmpdir(), 'accounts-'));
+for (const account of ['Acme.Acme', nameOf60]) {
+  await mkdir(join(folder, account));
+  await writeFile(join(folder, account, 'of the account.txt'), account);
+}
+const service = await startTestService({ filestore_local_root: folder });
+const address = new URL(process.env.TEST_MONGODB_URI ?? '');
+address.pathname = `/${service.db.collection('apikeys').db.databaseName}`;
+const uri = address.href;
 afterAll(async () => {
   await service.stop();
   await rm(folder, { recursive: true });

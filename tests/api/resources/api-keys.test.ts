@@ -3,7 +3,7 @@ import { describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { type Api, pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 async function issue(body: object): Promise<{ id: string; key: string; api: Api }> {
   const reply = await ctx.api.post('/apikeys/', body);

@@ -4,7 +4,7 @@ import { summarize, useTestService } from '../../support/expect-status.js';
 import { describeResourceContract, propertiesRule } from '../../support/resource-contract.js';
 import { createFixtures, pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 it('creates and shows an asset', async () => {
   const id_group = await ctx.fixtures.group();

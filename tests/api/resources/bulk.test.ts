@@ -5,7 +5,7 @@ import { waitUntil } from '../../support/process.js';
 import { type Api, createFixtures, pathOf, type Reply } from '../../support/service.js';
 
 /** Changes and deletions of many objects (reference/bulk.md), and previews of deletions (reference/resources.md#delete). */
-const ctx = useTestService();
+const ctx = await useTestService();
 let accounts = 0;
 
 async function openAccount() {

@@ -5,7 +5,7 @@ import { sensorTypes } from '../../../src/catalogues/sensors.js';
 import { timeZones } from '../../../src/catalogues/time-zones.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 it.each([
   ['types', 'type', deviceTypes],

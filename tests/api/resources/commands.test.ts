@@ -6,7 +6,7 @@ import { waitUntil } from '../../support/process.js';
 import { type Api, pathOf, type Reply, readCounters } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 let group: string | undefined;
 let device: string;
 beforeEach(async () => {

@@ -1,14 +1,11 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { migrate } from '../../../src/migrations.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitUntil } from '../../support/process.js';
-import { type Api, pathOf, upgradeContext } from '../../support/service.js';
+import { pathOf, upgradeContext } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
-const ctx = useTestService({ eventLog: true });
-let hall: string;
-let yard: string;
-let reader: Api;
+const ctx = await useTestService({ eventLog: true });
 const ids = new Map<string, string>();
 const idOf = (name: string) => ids.get(name) ?? '';
 const statePath = (name: string) => pathOf('devices', idOf(name), 'state');
@@ -20,24 +17,22 @@ const report = async (name: string, patch: unknown) =>
   expect((await ctx.api.patch(`${statePath(name)}reported/`, patch)).status).toBe(200);
 const namesOf = ({ result }: { result: { name: string }[] }) => result.map(({ name }) => name);
 
-beforeAll(async () => {
-  hall = await ctx.fixtures.group();
-  yard = await ctx.fixtures.group();
-  for (const name of ['applied', 'behind', 'failed', 'kept', 'none', 'rejecting'])
-    ids.set(name, await ctx.fixtures.device({ name, id_group: hall }));
-  ids.set('yard', await ctx.fixtures.device({ name: 'yard', id_group: yard }));
-  for (const name of ids.keys())
-    for (const version of ['1', '2'])
-      await ctx.api.post(pathOf('devices', idOf(name), 'deviceconfigs'), { name: 'boot.cfg', version, file: 'YQ==' });
-  for (const name of ['applied', 'behind', 'failed', 'rejecting']) await desire(name, 'boot.cfg', '2');
-  await desire('yard', 'boot.cfg', '1');
-  await report('applied', { configs: { 'boot.cfg': { version: '2' } } });
-  await report('behind', { configs: { 'boot.cfg': { version: '1' } } });
-  await report('failed', { configs: { 'boot.cfg': { version: '2', error: 'bad checksum' } } });
-  await report('kept', { configs: { 'boot.cfg': { version: '1' }, odd: 7, 'other.cfg': { version: true } } });
-  await report('rejecting', { rejected: { '/configs/boot.cfg': 'no room' } });
-  reader = await ctx.service.client({ username: 'rita', scope: 'read' });
-});
+const hall = await ctx.fixtures.group();
+const yard = await ctx.fixtures.group();
+for (const name of ['applied', 'behind', 'failed', 'kept', 'none', 'rejecting'])
+  ids.set(name, await ctx.fixtures.device({ name, id_group: hall }));
+ids.set('yard', await ctx.fixtures.device({ name: 'yard', id_group: yard }));
+for (const name of ids.keys())
+  for (const version of ['1', '2'])
+    await ctx.api.post(pathOf('devices', idOf(name), 'deviceconfigs'), { name: 'boot.cfg', version, file: 'YQ==' });
+for (const name of ['applied', 'behind', 'failed', 'rejecting']) await desire(name, 'boot.cfg', '2');
+await desire('yard', 'boot.cfg', '1');
+await report('applied', { configs: { 'boot.cfg': { version: '2' } } });
+await report('behind', { configs: { 'boot.cfg': { version: '1' } } });
+await report('failed', { configs: { 'boot.cfg': { version: '2', error: 'bad checksum' } } });
+await report('kept', { configs: { 'boot.cfg': { version: '1' }, odd: 7, 'other.cfg': { version: true } } });
+await report('rejecting', { rejected: { '/configs/boot.cfg': 'no room' } });
+const reader = await ctx.service.client({ username: 'rita', scope: 'read' });
 
 describe('the filter `config` of devices', () => {
   it.each([

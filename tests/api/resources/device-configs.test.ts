@@ -1,16 +1,13 @@
 import { createHash } from 'node:crypto';
-import { beforeAll, expect, it } from '@jest/globals';
+import { expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
-const ctx = useTestService();
-let device: string;
+const ctx = await useTestService();
 let names = 0;
-beforeAll(async () => {
-  device = await ctx.fixtures.device();
-});
+const device = await ctx.fixtures.device();
 
 const path = (...rest: string[]) => pathOf('devices', device, 'deviceconfigs', ...rest);
 const base64 = (text: string) => Buffer.from(text).toString('base64');

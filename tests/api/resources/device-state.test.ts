@@ -3,7 +3,7 @@ import { repeat, summarize, useTestService } from '../../support/expect-status.j
 import { waitForEvents } from '../../support/logged-events.js';
 import { pathOf, readCounters } from '../../support/service.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 let group: string | undefined;
 let device: string;
 beforeEach(async () => {

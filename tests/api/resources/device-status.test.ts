@@ -1,17 +1,12 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 
-let service: TestService;
-let api: Api;
-let fixtures: ReturnType<typeof createFixtures>;
 let id_group = '';
 
-beforeAll(async () => {
-  service = await startTestService();
-  api = await service.client();
-  fixtures = createFixtures(api);
-});
+const service = await startTestService();
+const api = await service.client();
+const fixtures = createFixtures(api);
 afterAll(() => service.stop());
 beforeEach(async () => {
   id_group = await fixtures.group();

@@ -3,7 +3,7 @@ import { summarize, useTestService } from '../../support/expect-status.js';
 import { describeResourceContract, propertiesRule, textRule } from '../../support/resource-contract.js';
 import { createFixtures, pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const show = async (id: string) => (await ctx.api.get(pathOf('devices', id))).body;
 const idOf = (location = '') => decodeURIComponent(location.split('/').at(-2) ?? '');
 

@@ -8,7 +8,7 @@ import { type ListedEvent, waitForEvents } from '../../support/logged-events.js'
 import { pathOf } from '../../support/service.js';
 
 const root = mkdtempSync(join(tmpdir(), 'events-'));
-const ctx = useTestService({ eventLog: true, providers: [local], filestore_local_root: root });
+const ctx = await useTestService({ eventLog: true, providers: [local], filestore_local_root: root });
 afterAll(() => rmSync(root, { recursive: true }));
 
 /** Returns an event without its id and times. */

@@ -5,12 +5,11 @@ import { sendImport } from '../../support/import.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
 import { type Receiver, startReceiver } from '../../support/receiver.js';
-import { type Api, upgradeContext } from '../../support/service.js';
+import { upgradeContext } from '../../support/service.js';
 import { createKey, type Follower, follow } from '../../support/sse.js';
 
 /** Filters by properties (reference/lists.md#paths) and saved filters (reference/filters.md). */
-const ctx = useTestService({ webhook_allow_nets: ['127.0.0.0/8'], deliver: true, eventLog: true });
-let api: Api;
+const ctx = await useTestService({ webhook_allow_nets: ['127.0.0.0/8'], deliver: true, eventLog: true });
 
 const namesAt = async (query: string) => {
   const { status, body } = await api.get(`/devices/?${query}&fields=name`);
@@ -20,32 +19,30 @@ const namesAt = async (query: string) => {
   return names;
 };
 
-beforeAll(async () => {
-  api = await ctx.service.client({ account: 'fleet' });
-  const device = (name: string, properties?: object, more: object = {}) => ({
-    ...{ resource: 'device', name, type: 'pump', id_group: 'Hall@fleet', ...(properties && { properties }) },
-    ...more,
-  });
-  const id_model = 'M@fleet';
-  const { totals } = await sendImport(api, [
-    { resource: 'project', name: 'North', id_customer: 'c' },
-    { resource: 'service', name: 'Water', id_project: 'North@fleet' },
-    { resource: 'group', name: 'Hall', id_service: 'Water@fleet' },
-    { resource: 'group', name: 'Yard', id_service: 'Water@fleet' },
-    { resource: 'model', name: 'M', properties: { volts: 12, colour: 'red', at: { room: 'A' } } },
-    { resource: 'model', name: 'N', properties: { volts: 24 } },
-    device('a', { volts: 12, colour: 'red', at: { room: 'A' }, on: true }),
-    device('b', { volts: '12', colour: ['red'], at: 'A', on: 'true' }),
-    device('c', undefined, { id_model }),
-    device('d', { volts: 24, at: null }, { id_model, type: 'valve' }),
-    device('e', { 'a.b': 7, 'a,b': 8, a: { b: 9 }, $where: 1, '': 2, list: [5, { x: 6 }], '~/': 3 }),
-    device('f', { volts: false }, { id_model: 'N@fleet', id_group: 'Yard@fleet' }),
-    device('g', undefined, { id_model: 'N@fleet' }),
-    device('h'),
-  ]);
-  expect(totals.failed).toBe(0);
-  await ctx.fixtures.device({ properties: { volts: 12 } });
+const api = await ctx.service.client({ account: 'fleet' });
+const device = (name: string, properties?: object, more: object = {}) => ({
+  ...{ resource: 'device', name, type: 'pump', id_group: 'Hall@fleet', ...(properties && { properties }) },
+  ...more,
 });
+const id_model = 'M@fleet';
+const { totals } = await sendImport(api, [
+  { resource: 'project', name: 'North', id_customer: 'c' },
+  { resource: 'service', name: 'Water', id_project: 'North@fleet' },
+  { resource: 'group', name: 'Hall', id_service: 'Water@fleet' },
+  { resource: 'group', name: 'Yard', id_service: 'Water@fleet' },
+  { resource: 'model', name: 'M', properties: { volts: 12, colour: 'red', at: { room: 'A' } } },
+  { resource: 'model', name: 'N', properties: { volts: 24 } },
+  device('a', { volts: 12, colour: 'red', at: { room: 'A' }, on: true }),
+  device('b', { volts: '12', colour: ['red'], at: 'A', on: 'true' }),
+  device('c', undefined, { id_model }),
+  device('d', { volts: 24, at: null }, { id_model, type: 'valve' }),
+  device('e', { 'a.b': 7, 'a,b': 8, a: { b: 9 }, $where: 1, '': 2, list: [5, { x: 6 }], '~/': 3 }),
+  device('f', { volts: false }, { id_model: 'N@fleet', id_group: 'Yard@fleet' }),
+  device('g', undefined, { id_model: 'N@fleet' }),
+  device('h'),
+]);
+expect(totals.failed).toBe(0);
+await ctx.fixtures.device({ properties: { volts: 12 } });
 
 describe('a filter by properties', () => {
   it.each([

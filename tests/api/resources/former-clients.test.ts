@@ -1,24 +1,21 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
-import { type Api, pathOf, type Reply } from '../../support/service.js';
+import { pathOf, type Reply } from '../../support/service.js';
 
 /** Programs of the former platform (reference/access.md#former-clients) and other names of fields (devices.md#parents). */
 const formerHeaders = ['carriots.apikey', 'carriots-apikey', 'apikey'];
-const ctx = useTestService({ api_key_headers: ['service.apikey', ...formerHeaders] });
+const ctx = await useTestService({ api_key_headers: ['service.apikey', ...formerHeaders] });
 let key = '';
-let anonymous: Api;
 let id_group = '';
 let id_asset = '';
 let id_model = '';
 
-beforeAll(async () => {
-  key = (await ctx.api.post('/apikeys/', { username: 'old', scope: 'write' })).body.details.key;
-  anonymous = ctx.service.clientWith(undefined);
-  id_group = await ctx.fixtures.group();
-  id_asset = await ctx.fixtures.asset({ id_group });
-  id_model = await ctx.fixtures.model({ properties: { range: 40 } });
-});
+key = (await ctx.api.post('/apikeys/', { username: 'old', scope: 'write' })).body.details.key;
+const anonymous = ctx.service.clientWith(undefined);
+id_group = await ctx.fixtures.group();
+id_asset = await ctx.fixtures.asset({ id_group });
+id_model = await ctx.fixtures.model({ properties: { range: 40 } });
 
 const former = (method: string, path: string, body?: object, headers: Record<string, string> = {}): Promise<Reply> =>
   anonymous.send(method, path, { apikey: key, ...headers }, body && JSON.stringify(body));

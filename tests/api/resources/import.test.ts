@@ -10,7 +10,7 @@ import { waitFor } from '../../support/process.js';
 import { type Api, pathOf } from '../../support/service.js';
 
 /** Import of NDJSON and CSV (reference/import.md). */
-const ctx = useTestService();
+const ctx = await useTestService();
 let accounts = 0;
 
 /** Creates a client of a new account. */

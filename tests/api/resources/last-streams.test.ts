@@ -5,7 +5,7 @@ import { findLastStreams } from '../../../src/objects/stream-values.js';
 import { useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 /** The last data streams of devices, as `at` and data. */
 async function lastOf(ids: readonly string[], now = ctx.service.now()) {

@@ -1,10 +1,8 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
-let group: string;
-let now: number;
+const ctx = await useTestService();
 
 /** Data whose keys a path cannot name by dots, or that objects would interpret. */
 const data = {
@@ -16,34 +14,32 @@ const data = {
   flow: true,
 };
 
-beforeAll(async () => {
-  now = ctx.service.now();
-  group = await ctx.fixtures.group({ name: 'Hall' });
-  const id_model = await ctx.fixtures.model({
-    name: 'P2',
-    measures: [
-      { path: 'bar', name: 'Pressure', unit: 'bar' },
-      { path: '/gps/lat', unit: '°' },
-      { path: 'gps.lon', name: 'name' },
-      { path: 'flow', name: 'Flow' },
-      { path: 'valve', name: 'Same' },
-      { path: '/a.b', name: 'Same' },
-    ],
-  });
-  await ctx.fixtures.model({ name: 'P3', measures: [{ path: '/flow', name: 'Stream' }] });
-  await ctx.fixtures.device({ name: 'Pump', id_group: group, id_model });
-  await ctx.fixtures.device({ name: 'Silent', id_group: group });
-  await ctx.fixtures.device({ name: 'Busy', id_group: group });
-  await send('Pump', { at: now - 10, data });
-  await send('Pump', { at: now - 20, data: { bar: 1 } });
-  await send('Busy', [
-    { at: now - 5, data: { bar: 7 } },
-    { at: now - 5, data: { bar: 8 } },
-    { at: now + 10_000, data: { bar: 9 } },
-    { at: now - 1, _t: 'sta', data: { bar: 10 } },
-  ]);
-  await send('Silent', { at: now - 1, _t: 'sta', data: { bar: 11 } });
+const now = ctx.service.now();
+const group = await ctx.fixtures.group({ name: 'Hall' });
+const id_model = await ctx.fixtures.model({
+  name: 'P2',
+  measures: [
+    { path: 'bar', name: 'Pressure', unit: 'bar' },
+    { path: '/gps/lat', unit: '°' },
+    { path: 'gps.lon', name: 'name' },
+    { path: 'flow', name: 'Flow' },
+    { path: 'valve', name: 'Same' },
+    { path: '/a.b', name: 'Same' },
+  ],
 });
+await ctx.fixtures.model({ name: 'P3', measures: [{ path: '/flow', name: 'Stream' }] });
+await ctx.fixtures.device({ name: 'Pump', id_group: group, id_model });
+await ctx.fixtures.device({ name: 'Silent', id_group: group });
+await ctx.fixtures.device({ name: 'Busy', id_group: group });
+await send('Pump', { at: now - 10, data });
+await send('Pump', { at: now - 20, data: { bar: 1 } });
+await send('Busy', [
+  { at: now - 5, data: { bar: 7 } },
+  { at: now - 5, data: { bar: 8 } },
+  { at: now + 10_000, data: { bar: 9 } },
+  { at: now - 1, _t: 'sta', data: { bar: 10 } },
+]);
+await send('Silent', { at: now - 1, _t: 'sta', data: { bar: 11 } });
 
 async function send(name: string, streams: unknown): Promise<void> {
   expect((await ctx.api.post(pathOf('devices', `${name}@acme`, 'streams'), streams)).body.code).toBe(2001);

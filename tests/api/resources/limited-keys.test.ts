@@ -1,31 +1,26 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { summarize } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { type Api, createFixtures, pathOf, startTestService } from '../../support/service.js';
 
 /** Issuing of limited keys, and their end (reference/access.md#limited-keys). */
 const run = promisify(execFile);
 
-let service: TestService;
-let admin: Api;
-let uri: string;
 const ids: Record<string, string> = {};
 
-beforeAll(async () => {
-  service = await startTestService({ eventLog: true });
-  admin = await service.client();
-  const fixtures = createFixtures(admin);
-  ids.id_project = await fixtures.project({ name: 'North' });
-  ids.id_service = await fixtures.service({ name: 'Cooling', id_project: ids.id_project });
-  ids.id_group = await fixtures.group({ name: 'Hall', id_service: ids.id_service });
-  ids.id_asset = await fixtures.asset({ name: 'Chiller', id_group: ids.id_group });
-  ids.id_device = await fixtures.device({ name: 'Pump', id_asset: ids.id_asset });
-  const address = new URL(process.env.TEST_MONGODB_URI ?? '');
-  address.pathname = `/${service.db.collection('apikeys').db.databaseName}`;
-  uri = address.href;
-});
+const service = await startTestService({ eventLog: true });
+const admin = await service.client();
+const fixtures = createFixtures(admin);
+ids.id_project = await fixtures.project({ name: 'North' });
+ids.id_service = await fixtures.service({ name: 'Cooling', id_project: ids.id_project });
+ids.id_group = await fixtures.group({ name: 'Hall', id_service: ids.id_service });
+ids.id_asset = await fixtures.asset({ name: 'Chiller', id_group: ids.id_group });
+ids.id_device = await fixtures.device({ name: 'Pump', id_asset: ids.id_asset });
+const address = new URL(process.env.TEST_MONGODB_URI ?? '');
+address.pathname = `/${service.db.collection('apikeys').db.databaseName}`;
+const uri = address.href;
 afterAll(() => service.stop());
 
 async function issue(body: object): Promise<{ id: string; api: Api }> {

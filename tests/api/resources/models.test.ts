@@ -3,7 +3,7 @@ import { summarize, useTestService } from '../../support/expect-status.js';
 import { describeResourceContract, propertiesRule } from '../../support/resource-contract.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const showDevice = async (id: string) => (await ctx.api.get(pathOf('devices', id))).body;
 const propertiesOf = async (id: string) => (await showDevice(id)).properties;
 

@@ -1,5 +1,5 @@
 import type { AddressInfo } from 'node:net';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import { createApp } from '../../../src/app.js';
 import { readConfig } from '../../../src/config.js';
 import type { Database } from '../../../src/db/database.js';
@@ -11,7 +11,7 @@ import { bindClient } from '../../../src/mqtt/external/client-bindings.js';
 import { issueKey } from '../../../src/objects/api-keys.js';
 import { createStore } from '../../../src/objects/context.js';
 import { waitUntil } from '../../support/process.js';
-import { createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 
 const secret = 'a secret of the broker';
 const password = 'correct horse';
@@ -20,8 +20,6 @@ interface Asked {
   [parameter: string]: string;
 }
 
-let service: TestService;
-let url: string;
 const lines: string[] = [];
 const logged: string[] = [];
 const closers: (() => Promise<unknown>)[] = [];
@@ -84,10 +82,8 @@ async function device(account = 'acme', fields: object = {}, topics: string[] = 
   return { api, id, username, client_id, topic };
 }
 
-beforeAll(async () => {
-  service = await startTestService();
-  url = await serve(service.db, secret);
-});
+const service = await startTestService();
+const url = await serve(service.db, secret);
 
 afterAll(async () => {
   for (const close of closers) await close();

@@ -1,22 +1,17 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { afterAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
-let service: TestService;
-let api: Api;
-let given: ReturnType<typeof createFixtures>;
 let id_group = '';
 let device = '';
 let credentials = '';
 let topics = '';
 let login = { username: '', password: '' };
 
-beforeAll(async () => {
-  service = await startTestService();
-  api = await service.client();
-  given = createFixtures(api);
-  id_group = await given.group();
-});
+const service = await startTestService();
+const api = await service.client();
+const given = createFixtures(api);
+id_group = await given.group();
 afterAll(() => service.stop());
 beforeEach(async () => {
   device = await given.device({ id_group });

@@ -3,7 +3,7 @@ import { summarize, useTestService } from '../../support/expect-status.js';
 import { describeResourceContract, textRule } from '../../support/resource-contract.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 it('creates and shows a project', async () => {
   const reply = await ctx.api.post('/projects/', { name: ' Weather ', id_customer: 'c-1' });

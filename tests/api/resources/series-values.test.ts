@@ -5,7 +5,7 @@ import { pathOf } from '../../support/service.js';
 
 type Json = Record<string, unknown>;
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 const seriesOf = (id: string, query: string, plural: string) => ctx.api.get(`${pathOf(plural, id, 'series')}?${query}`);
 

@@ -5,7 +5,7 @@ import { pathOf } from '../../support/service.js';
 
 type Json = Record<string, unknown>;
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 async function deviceWith(streams: readonly Json[]): Promise<string> {
   const id = await ctx.fixtures.device();

@@ -3,7 +3,7 @@ import { useTestService } from '../../support/expect-status.js';
 import { describeResourceContract } from '../../support/resource-contract.js';
 import { createFixtures } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 describe.each([
   ['services', 'Service', 'id_project', 'project'],

@@ -1,16 +1,14 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { type Api, pathOf } from '../../support/service.js';
 
 /** Identifiers of streams (reference/streams.md#stream-identifiers). */
-const ctx = useTestService();
+const ctx = await useTestService();
 let device = '';
 let path = '';
 
-beforeAll(async () => {
-  device = await ctx.fixtures.device();
-  path = pathOf('devices', device, 'streams');
-});
+device = await ctx.fixtures.device();
+path = pathOf('devices', device, 'streams');
 
 /** Stores a stream and returns its identifier. */
 async function createStream(data: object, api: Api = ctx.api): Promise<string> {

@@ -1,18 +1,16 @@
-import { beforeAll, expect, it } from '@jest/globals';
+import { expect, it } from '@jest/globals';
 import { removeOldStreams } from '../../../src/streams/retention.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 import { buildStreamDocument } from '../../support/stream-documents.js';
 
 /** Removal of old streams (reference/streams.md#retention). */
-const ctx = useTestService();
+const ctx = await useTestService();
 const day_s = 86_400;
 const turn = { isLeaseHeld: () => true, pause: async () => undefined };
 let id_group = '';
 
-beforeAll(async () => {
-  id_group = await ctx.fixtures.group();
-});
+id_group = await ctx.fixtures.group();
 
 /** Creates a device with a stream of each age in days. */
 async function createDevice(ages: readonly number[], fields: Record<string, unknown> = {}): Promise<string> {

@@ -1,18 +1,16 @@
-import { beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { beforeEach, describe, expect, it } from '@jest/globals';
 import { parseXmlStreams } from '../../../src/streams/parse-xml.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { pathOf, type Reply } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
 /** XML bodies of streams (reference/streams.md#xml-bodies). */
-const ctx = useTestService();
+const ctx = await useTestService();
 let id_group = '';
 let device = '';
 let path = '';
 
-beforeAll(async () => {
-  id_group = await ctx.fixtures.group();
-});
+id_group = await ctx.fixtures.group();
 beforeEach(async () => {
   device = await ctx.fixtures.device({ id_group });
   path = pathOf('devices', device, 'streams');

@@ -1,14 +1,11 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
 import type { Database } from '../../../src/db/database.js';
 import { createIngest } from '../../../src/streams/ingest.js';
 import { parseStreams } from '../../../src/streams/parse-streams.js';
 import { findOrphans } from '../../support/orphans.js';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 
-let service: TestService;
-let api: Api;
-let fixtures: ReturnType<typeof createFixtures>;
 let id_group = '';
 /** A new device for each test, and the path of its streams. */
 let device = '';
@@ -19,12 +16,10 @@ const deleted = { code: 2004, message: 'stream deleted', details: {} };
 const invalid = (details: object) => ({ code: 4003, message: 'validation error', details });
 const key40 = '0123456789abcdef0123456789abcdef01234567';
 
-beforeAll(async () => {
-  service = await startTestService();
-  api = await service.client();
-  fixtures = createFixtures(api);
-  id_group = await fixtures.group();
-});
+const service = await startTestService();
+const api = await service.client();
+const fixtures = createFixtures(api);
+id_group = await fixtures.group();
 afterAll(() => service.stop());
 beforeEach(async () => {
   device = await fixtures.device({ id_group });

@@ -9,13 +9,12 @@ import { sendImport } from '../../support/import.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
 import { type Receiver, startReceiver } from '../../support/receiver.js';
-import { type Api, pathOf } from '../../support/service.js';
+import { pathOf } from '../../support/service.js';
 
 /** Filters and sort by the values that devices sent last (reference/lists.md#paths). */
 const errors: unknown[] = [];
 const log = { info() {}, warn() {}, error: (fields: object) => void errors.push(fields) };
-const ctx = useTestService({ webhook_allow_nets: ['127.0.0.0/8'], deliver: true, eventLog: true, log });
-let api: Api;
+const ctx = await useTestService({ webhook_allow_nets: ['127.0.0.0/8'], deliver: true, eventLog: true, log });
 let now: number;
 
 const names = (body: { result: { name: string }[] }) => body.result.map(({ name }) => name).join('');
@@ -34,32 +33,30 @@ const create = (name: string, more: object = {}) =>
   ctx.api && api.post('/devices/', { name, type: 'extra', id_group: 'Yard@gauges', ...more });
 const measure = (path: string, more: object = {}) => ({ path, filter: true, ...more });
 
-beforeAll(async () => {
-  api = await ctx.service.client({ account: 'gauges' });
-  now = ctx.service.now();
-  const device = (name: string, more: object = {}) => ({
-    ...{ resource: 'device', name, type: 'gauge', id_group: 'Hall@gauges' },
-    ...more,
-  });
-  const { totals } = await sendImport(api, [
-    { resource: 'project', name: 'North', id_customer: 'c' },
-    { resource: 'service', name: 'Water', id_project: 'North@gauges' },
-    { resource: 'group', name: 'Hall', id_service: 'Water@gauges' },
-    { resource: 'group', name: 'Yard', id_service: 'Water@gauges' },
-    { resource: 'model', name: 'Numbers', measures: [{ path: '/temp', type: 'number' }] },
-    { resource: 'model', name: 'Any' },
-    ...['a', 'b', 'c', 'd', 'e', 'f', 'g'].map((name) => device(name)),
-    device('h', { type: 'mute', id_group: 'Yard@gauges', properties: { room: 'A' } }),
-    device('i'),
-    device('j', { id_group: 'Yard@gauges' }),
-  ]);
-  expect(totals.failed).toBe(0);
-  await send('a', { bar: 1 }, now - 100);
-  await send('a', { other: 1 }, now - 50);
-  await send('g', { bar: 99 }, now + 1000);
-  const measures = ['bar', 'temp', 'valve', '/a.b', 'list', '/list/0', 'gps.lat'].map((path) => measure(path));
-  expect(summarize(await api.post('/models/', { name: 'Gauge', measures }))).toBe('2001');
+const api = await ctx.service.client({ account: 'gauges' });
+now = ctx.service.now();
+const device = (name: string, more: object = {}) => ({
+  ...{ resource: 'device', name, type: 'gauge', id_group: 'Hall@gauges' },
+  ...more,
 });
+const { totals } = await sendImport(api, [
+  { resource: 'project', name: 'North', id_customer: 'c' },
+  { resource: 'service', name: 'Water', id_project: 'North@gauges' },
+  { resource: 'group', name: 'Hall', id_service: 'Water@gauges' },
+  { resource: 'group', name: 'Yard', id_service: 'Water@gauges' },
+  { resource: 'model', name: 'Numbers', measures: [{ path: '/temp', type: 'number' }] },
+  { resource: 'model', name: 'Any' },
+  ...['a', 'b', 'c', 'd', 'e', 'f', 'g'].map((name) => device(name)),
+  device('h', { type: 'mute', id_group: 'Yard@gauges', properties: { room: 'A' } }),
+  device('i'),
+  device('j', { id_group: 'Yard@gauges' }),
+]);
+expect(totals.failed).toBe(0);
+await send('a', { bar: 1 }, now - 100);
+await send('a', { other: 1 }, now - 50);
+await send('g', { bar: 99 }, now + 1000);
+const measures = ['bar', 'temp', 'valve', '/a.b', 'list', '/list/0', 'gps.lat'].map((path) => measure(path));
+expect(summarize(await api.post('/models/', { name: 'Gauge', measures }))).toBe('2001');
 
 describe('a path that has just been declared', () => {
   it('answers 5031 until the stored streams are read', async () => {

@@ -3,7 +3,7 @@ import { summarize, useTestService } from '../../support/expect-status.js';
 import { logEvents } from '../../support/logged-events.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const secretPattern = /^whsec_[A-Za-z0-9+/]{43}=$/;
 let number = 0;
 

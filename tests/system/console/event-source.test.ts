@@ -6,7 +6,7 @@ import { useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 import { createKey } from '../../support/sse.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const executablePath = '/usr/bin/chromium';
 const flags = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking'];
 

@@ -3,7 +3,7 @@ import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitUntil } from '../../support/process.js';
 import type { Api } from '../../support/service.js';
 
-const ctx = useTestService({
+const ctx = await useTestService({
   // refused requests are logged as errors
   log: { info() {}, warn() {}, error() {} },
   // some hundred requests are received within it

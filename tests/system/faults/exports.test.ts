@@ -10,7 +10,7 @@ import { pathOf } from '../../support/service.js';
 import { buildStreamDocument } from '../../support/stream-documents.js';
 
 // the refused export is logged as an error
-const ctx = useTestService({ log: { info() {}, warn() {}, error() {} } });
+const ctx = await useTestService({ log: { info() {}, warn() {}, error() {} } });
 const count = 60_000;
 let key: string;
 let path: string;

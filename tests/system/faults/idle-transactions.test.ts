@@ -7,7 +7,7 @@ import { pathOf } from '../../support/service.js';
 /** Transactions that a process leaves open when it crashes (operations.md#logs). */
 // requests may fail
 const log = { info() {}, warn() {}, error() {} };
-const ctx = useTestService({ log });
+const ctx = await useTestService({ log });
 const { MongoClient } = mongoose.mongo;
 const clients: mongoose.mongo.MongoClient[] = [];
 let ids: string[];

@@ -9,7 +9,7 @@ import { pathOf } from '../../support/service.js';
 
 const logged: (Record<string, unknown> & { message: string })[] = [];
 const note = (fields: object, message: string) => void logged.push({ message, ...fields });
-const ctx = useTestService({
+const ctx = await useTestService({
   webhook_allow_nets: ['127.0.0.0/8'],
   deliver: true,
   log: { info: note, warn: note, error: note },

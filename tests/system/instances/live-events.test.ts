@@ -7,7 +7,7 @@ import { useTestService } from '../../support/expect-status.js';
 import { createAppender } from '../../support/logged-events.js';
 import { createKey, follow } from '../../support/sse.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const append = createAppender(ctx);
 const urlOf = (query = '') => `${ctx.service.url}/events/live/${query}`;
 

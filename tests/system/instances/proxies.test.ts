@@ -26,7 +26,7 @@ const accessLines: string[] = [];
 const warnings: object[] = [];
 const log = { debug() {}, info() {}, error() {}, warn: (fields: object) => void warnings.push({ ...fields }) };
 const mqtt_port = await findFreePort();
-const ctx = useTestService({
+const ctx = await useTestService({
   ...{ mqtt_port, trusted_proxies, log, log_format: 'combined' },
   writeLine: (line) => void accessLines.push(line),
 });

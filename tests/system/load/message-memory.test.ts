@@ -1,31 +1,27 @@
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import { generate } from 'mqtt-packet';
-import { encodeConnect, type MqttService, type Raw, startMqtt } from '../../support/mqtt.js';
+import { encodeConnect, type Raw, startMqtt } from '../../support/mqtt.js';
 import { waitUntil } from '../../support/process.js';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
-let mqtt: MqttService;
-let acme: Awaited<ReturnType<MqttService['account']>>;
 let stalledAccount: string | undefined;
 let release: () => void = () => undefined;
 /** Bytes of streams that are being stored, and how many were. */
 let waiting_bytes = 0;
 let stored = 0;
 
-beforeAll(async () => {
-  mqtt = await startMqtt(({ record }) => ({
-    async record(job) {
-      const bytes = job.entries.length * 40 * KiB;
-      waiting_bytes += bytes;
-      if (job.account === stalledAccount) await stall;
-      await record(job);
-      waiting_bytes -= bytes;
-      stored += job.entries.length;
-    },
-  }));
-  acme = await mqtt.account('acme');
-});
+const mqtt = await startMqtt(({ record }) => ({
+  async record(job) {
+    const bytes = job.entries.length * 40 * KiB;
+    waiting_bytes += bytes;
+    if (job.account === stalledAccount) await stall;
+    await record(job);
+    waiting_bytes -= bytes;
+    stored += job.entries.length;
+  },
+}));
+const acme = await mqtt.account('acme');
 afterAll(() => mqtt.stop());
 
 let stall: Promise<void> = Promise.resolve();

@@ -1,11 +1,10 @@
 import { randomBytes, scryptSync } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { createPasswordVerifier } from '../../../src/mqtt/login/passwords.js';
 import { createCredentials } from '../../../src/mqtt/store/credentials.js';
-import { encodeConnect, type MqttService, type Raw, startMqtt } from '../../support/mqtt.js';
+import { encodeConnect, type Raw, startMqtt } from '../../support/mqtt.js';
 import { waitUntil } from '../../support/process.js';
 
-let mqtt: MqttService;
 let username = '';
 let fleet: string[] = [];
 let attempts = 0;
@@ -18,32 +17,30 @@ function slowHash(secret: string): string {
   return ['scrypt', N, r, p, salt.toString('base64url'), hash.toString('base64url')].join('$');
 }
 
-beforeAll(async () => {
-  mqtt = await startMqtt();
-  const acme = await mqtt.account('acme');
-  const first = await acme.device();
-  username = first.username;
-  const { id_group } = (await acme.api.get(`/devices/${encodeURIComponent(first.id)}/`)).body;
-  const hash = slowHash('another password');
-  fleet = await Promise.all(
-    Array.from({ length: 300 }, async (_, n) => {
-      const { headers } = await acme.api.post('/devices/', { name: `slow ${n}`, type: 'x', id_group });
-      const id = decodeURIComponent(headers.location?.split('/').at(-2) ?? '');
-      const ctx = {
-        store: mqtt.service.store,
-        account: 'acme',
-        limit: undefined,
-        user: 'alice',
-        now: 1000,
-        request_id: 'test',
-      };
-      await createCredentials(ctx, id, { username: id, hash });
-      return id;
-    }),
-  );
-  // later logins cost no hash
-  await (await mqtt.connect(username)).end();
-});
+const mqtt = await startMqtt();
+const acme = await mqtt.account('acme');
+const first = await acme.device();
+username = first.username;
+const { id_group } = (await acme.api.get(`/devices/${encodeURIComponent(first.id)}/`)).body;
+const hash = slowHash('another password');
+fleet = await Promise.all(
+  Array.from({ length: 300 }, async (_, n) => {
+    const { headers } = await acme.api.post('/devices/', { name: `slow ${n}`, type: 'x', id_group });
+    const id = decodeURIComponent(headers.location?.split('/').at(-2) ?? '');
+    const ctx = {
+      store: mqtt.service.store,
+      account: 'acme',
+      limit: undefined,
+      user: 'alice',
+      now: 1000,
+      request_id: 'test',
+    };
+    await createCredentials(ctx, id, { username: id, hash });
+    return id;
+  }),
+);
+// later logins cost no hash
+await (await mqtt.connect(username)).end();
 afterAll(() => mqtt.stop());
 
 /** Sends a CONNECT for each of the fleet, with a wrong password that none has used before. */

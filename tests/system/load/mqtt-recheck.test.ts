@@ -1,12 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { hashPassword } from '../../../src/mqtt/login/passwords.js';
-import { encodeConnect, type MqttService, password, startMqtt } from '../../support/mqtt.js';
+import { encodeConnect, password, startMqtt } from '../../support/mqtt.js';
 import { waitUntil } from '../../support/process.js';
 
 const device_count = 1000;
 const topics_per_device = 100;
 
-let mqtt: MqttService;
 let publisher = '';
 
 /** Stores devices with credentials and topics as the service does, all with one hash, so that the logins cost one. */
@@ -44,21 +43,19 @@ async function createDevices(sibling: string): Promise<string[]> {
   return parents.map(({ device }) => device);
 }
 
-beforeAll(async () => {
-  mqtt = await startMqtt();
-  const acme = await mqtt.account('acme');
-  const { id, username } = await acme.device(['plain']);
-  publisher = username;
-  const devices = await createDevices(id);
-  for (let from = 0; from < device_count; from += 50)
-    await Promise.all(
-      devices.slice(from, from + 50).map(async (device) => {
-        const raw = await mqtt.raw();
-        raw.socket.write(encodeConnect({ username: device, clientId: device }));
-        expect([...(await raw.bytes(4))]).toEqual([0x20, 2, 0, 0]);
-      }),
-    );
-});
+const mqtt = await startMqtt();
+const acme = await mqtt.account('acme');
+const { id, username } = await acme.device(['plain']);
+publisher = username;
+const devices = await createDevices(id);
+for (let from = 0; from < device_count; from += 50)
+  await Promise.all(
+    devices.slice(from, from + 50).map(async (device) => {
+      const raw = await mqtt.raw();
+      raw.socket.write(encodeConnect({ username: device, clientId: device }));
+      expect([...(await raw.bytes(4))]).toEqual([0x20, 2, 0, 0]);
+    }),
+  );
 afterAll(() => mqtt.stop());
 
 describe('a recheck of thousands of sessions (reference/mqtt.md#revocation)', () => {

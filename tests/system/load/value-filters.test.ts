@@ -1,16 +1,14 @@
-import { beforeAll, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { splitIntoBatches } from '../../../src/lib/batches.js';
 import { useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
 import { waitUntil } from '../../support/process.js';
-import type { Api } from '../../support/service.js';
 
 /**
  * Conditions on values that many devices meet (reference/lists.md#paths). Of other conditions `type=tenth` leaves as few as are
  * selected, `type=meter` does not.
  */
-const ctx = useTestService({ eventLog: true, max_selected: 2000 });
-let api: Api;
+const ctx = await useTestService({ eventLog: true, max_selected: 2000 });
 
 const fleet = 5010;
 const nameOf = (number: number) => `d${String(number).padStart(4, '0')}`;
@@ -57,29 +55,27 @@ async function copyDevices(): Promise<void> {
   for (const piece of splitIntoBatches(sent, 500)) await values.insertMany(piece as never, { ordered: false });
 }
 
-beforeAll(async () => {
-  api = await ctx.service.client({ account: 'plain' });
-  const { totals } = await sendImport(api, [
-    { resource: 'project', name: 'North', id_customer: 'c' },
-    { resource: 'service', name: 'Water', id_project: 'North@plain' },
-    { resource: 'group', name: 'Hall', id_service: 'Water@plain' },
-    { resource: 'group', name: 'Yard', id_service: 'Water@plain' },
-    { resource: 'model', name: 'Gauge', measures: ['bar', 'level', 'phase'].map((path) => ({ path, filter: true })) },
-    { resource: 'model', name: 'Text', measures: [{ path: 'phase', type: 'text' }] },
-    { resource: 'device', name: 'first', type: 'meter', id_group: 'Hall@plain' },
-    { resource: 'device', name: 'a-silent', type: 'meter', id_group: 'Yard@plain' },
-    { resource: 'device', name: 'b-apart', type: 'meter', id_group: 'Yard@plain' },
-  ]);
-  expect(totals.failed).toBe(0);
-  await waitUntil(async () => (await api.get('/devices/?latest.bar=0&latest.level=0&latest.phase=0')).status === 200);
-  for (const [device, data] of [
-    ['first@plain', { bar: -1, phase: 0 }],
-    ['b-apart@plain', { bar: 7.5, level: 3 }],
-  ] as const)
-    expect((await api.post('/streams/', { device, data })).body).toEqual({ response: 'OK' });
-  await api.patch('/devices/first@plain/state/reported/', { configs: { 'boot.cfg': { version: '1' } } });
-  await copyDevices();
-});
+const api = await ctx.service.client({ account: 'plain' });
+const { totals } = await sendImport(api, [
+  { resource: 'project', name: 'North', id_customer: 'c' },
+  { resource: 'service', name: 'Water', id_project: 'North@plain' },
+  { resource: 'group', name: 'Hall', id_service: 'Water@plain' },
+  { resource: 'group', name: 'Yard', id_service: 'Water@plain' },
+  { resource: 'model', name: 'Gauge', measures: ['bar', 'level', 'phase'].map((path) => ({ path, filter: true })) },
+  { resource: 'model', name: 'Text', measures: [{ path: 'phase', type: 'text' }] },
+  { resource: 'device', name: 'first', type: 'meter', id_group: 'Hall@plain' },
+  { resource: 'device', name: 'a-silent', type: 'meter', id_group: 'Yard@plain' },
+  { resource: 'device', name: 'b-apart', type: 'meter', id_group: 'Yard@plain' },
+]);
+expect(totals.failed).toBe(0);
+await waitUntil(async () => (await api.get('/devices/?latest.bar=0&latest.level=0&latest.phase=0')).status === 200);
+for (const [device, data] of [
+  ['first@plain', { bar: -1, phase: 0 }],
+  ['b-apart@plain', { bar: 7.5, level: 3 }],
+] as const)
+  expect((await api.post('/streams/', { device, data })).body).toEqual({ response: 'OK' });
+await api.patch('/devices/first@plain/state/reported/', { configs: { 'boot.cfg': { version: '1' } } });
+await copyDevices();
 
 const namesAt = async (query: string) => {
   const { status, body } = await api.get(`/devices/?${query}&fields=name`);

@@ -9,7 +9,7 @@ import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
 import { pathOf, upgradeContext } from '../../support/service.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 const tools = createAlarmTools(ctx);
 const high = { path: 'bar', op: '>', value: 8 };
 const data = (values: object, at?: number) => ({ data: values, ...(at !== undefined && { at }) });

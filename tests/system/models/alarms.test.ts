@@ -5,7 +5,7 @@ import { type ListedEvent, waitForEvents } from '../../support/logged-events.js'
 import { createRandom } from '../../support/random.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 const devices = 3;
 const steps = 40;
 

@@ -5,7 +5,7 @@ import { createRandom } from '../../support/random.js';
 import type { Api } from '../../support/service.js';
 
 /** An import stores what single creates in the order of its lines store (reference/import.md#lines). */
-const ctx = useTestService();
+const ctx = await useTestService();
 
 type Line = Record<string, unknown> & { resource: string };
 

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import { createRandom } from '../../support/random.js';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 
 /** A stream in the model; `n` is the order of creation. */
 interface Stream {
@@ -24,19 +24,14 @@ const refill_size = 40;
 const protocols = ['http', 'lora', 'Zigbee', 'zigbee', 'é', '\uFFFD', '😀', 'a b&c=d'];
 const sorts = ['device', 'at', '_t', 'protocol', 'owner', 'updater', 'created_at'] as const;
 
-let service: TestService;
-let apis: Api[];
-let devices: string[];
 let stored: Stream[] = [];
 let count = 0;
 
-beforeAll(async () => {
-  service = await startTestService();
-  apis = [await service.client({ username: 'alice' }), await service.client({ username: 'bob' })];
-  const fixtures = createFixtures(await service.client());
-  const id_group = await fixtures.group();
-  devices = [await fixtures.device({ id_group, name: 'b' }), await fixtures.device({ id_group, name: 'a' })];
-});
+const service = await startTestService();
+const apis = [await service.client({ username: 'alice' }), await service.client({ username: 'bob' })];
+const fixtures = createFixtures(await service.client());
+const id_group = await fixtures.group();
+const devices = [await fixtures.device({ id_group, name: 'b' }), await fixtures.device({ id_group, name: 'a' })];
 afterAll(() => service.stop());
 
 /** Random choices, reproducible by seed. */

@@ -13,7 +13,7 @@ import { waitUntil } from '../../support/process.js';
 import { createRandom } from '../../support/random.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 
 // npm run values runs for longer
 const steps = 120;

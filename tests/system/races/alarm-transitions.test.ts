@@ -11,7 +11,7 @@ import { useTestService } from '../../support/expect-status.js';
 import { waitUntil } from '../../support/process.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 const tools = createAlarmTools(ctx);
 const high = { path: 'bar', op: '>', value: 8 };
 

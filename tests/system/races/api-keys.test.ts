@@ -1,15 +1,11 @@
 import { EventEmitter, once } from 'node:events';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import type { mongo } from 'mongoose';
 import type { Database } from '../../../src/db/database.js';
 import { issueKey, openKeyring, revokeByOperator } from '../../../src/objects/api-keys.js';
-import { startTestService, type TestService } from '../../support/service.js';
+import { startTestService } from '../../support/service.js';
 
-let service: TestService;
-
-beforeAll(async () => {
-  service = await startTestService();
-});
+const service = await startTestService();
 afterAll(() => service.stop());
 
 /** A database that counts look-ups of keys, and answers each after `hold` has resolved. */

@@ -5,7 +5,7 @@ import { runRounds, startLate } from '../../support/race.js';
 import { pathOf, type Reply } from '../../support/service.js';
 
 /** Changes of many objects concurrent with requests for single ones (reference/bulk.md#concurrency). */
-const ctx = useTestService();
+const ctx = await useTestService();
 
 /** Starts requests with delays of up to 40 turns of the event loop, or a multiple of it, that depend on the round. */
 const race = (round: number, spread: number, ...requests: (() => Promise<Reply>)[]) =>

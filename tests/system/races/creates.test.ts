@@ -2,7 +2,7 @@ import { expect, it } from '@jest/globals';
 import { codesOf, repeat, useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 const onceAnd = (code: number, others: number, count: number) => [code, ...Array(count - 1).fill(others)].sort();
 

@@ -1,20 +1,16 @@
-import { beforeAll, expect, it } from '@jest/globals';
+import { expect, it } from '@jest/globals';
 import { useTestService } from '../../support/expect-status.js';
 import { findOrphans } from '../../support/orphans.js';
 import { leadOf, runRounds, startLate } from '../../support/race.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const created = { code: 2001, message: 'stream created', details: {} };
 const missing = { code: 4003, message: 'validation error', details: { '1.device': 'does not exist' } };
-let id_group: string;
-/** Stays. */
-let device: string;
 
-beforeAll(async () => {
-  id_group = await ctx.fixtures.group();
-  device = await ctx.fixtures.device({ id_group });
-});
+const id_group = await ctx.fixtures.group();
+/** Stays. */
+const device = await ctx.fixtures.device({ id_group });
 
 it('leaves no stream that was posted during its deletion, 200 rounds', async () => {
   const until = (seen: ReadonlySet<string>) => seen.size === 4;

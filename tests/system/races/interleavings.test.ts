@@ -14,7 +14,7 @@ import { findOrphans } from '../../support/orphans.js';
 import { pathOf } from '../../support/service.js';
 
 /** Provokes the interleavings that the rounds of the other files hit only by chance. */
-const ctx = useTestService();
+const ctx = await useTestService();
 
 /** Creates the context of a request, with a fresh store as in another process unless one is passed. */
 const contextOn = (db: Database, store = createStore(db)): OperationContext => ({

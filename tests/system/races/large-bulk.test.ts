@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import type { StoredDocument } from '../../../src/db/database.js';
 import type { StoredEvent } from '../../../src/resources/event.js';
@@ -25,29 +25,22 @@ const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
 uri.pathname = `/test-${randomUUID()}`;
 
 const instances: TestService[] = [];
-let apis: [Api, Api];
-let fixtures: ReturnType<typeof createFixtures>;
-let groups: [string, string];
-let pattern: StoredDocument;
-
-beforeAll(async () => {
-  const log = { info() {}, warn() {}, error() {} };
-  instances.push(await startTestService({ uri: uri.href, eventLog: true, log }));
-  await waitUntil(() => service().db.isReady());
-  instances.push(await startTestService({ uri: uri.href, log }));
-  await waitUntil(async () => (await instances[1]?.db.isReady()) === true);
-  apis = (await Promise.all(instances.map((instance) => instance.client()))) as [Api, Api];
-  fixtures = createFixtures(apis[0]);
-  groups = [await fixtures.group(), await fixtures.group()];
-  const id = await fixtures.device({ id_group: groups[0], type: 'pattern' });
-  pattern = (await devices().findOne({ id_developer: id })) as StoredDocument;
-});
+const service = () => instances[0] as TestService;
+const devices = () => service().db.collection('devices');
+const log = { info() {}, warn() {}, error() {} };
+instances.push(await startTestService({ uri: uri.href, eventLog: true, log }));
+await waitUntil(() => service().db.isReady());
+instances.push(await startTestService({ uri: uri.href, log }));
+await waitUntil(async () => (await instances[1]?.db.isReady()) === true);
+const apis = (await Promise.all(instances.map((instance) => instance.client()))) as [Api, Api];
+const fixtures = createFixtures(apis[0]);
+const groups = [await fixtures.group(), await fixtures.group()] as const;
+const id = await fixtures.device({ id_group: groups[0], type: 'pattern' });
+const pattern = (await devices().findOne({ id_developer: id })) as StoredDocument;
 afterAll(async () => {
   for (const instance of instances.toReversed()) await instance.stop();
 });
 
-const service = () => instances[0] as TestService;
-const devices = () => service().db.collection('devices');
 const pumps = '/devices/?type=pump';
 
 /** Inserts devices of type pump. @returns their identifiers */

@@ -9,7 +9,7 @@ import { buildStreamDocument } from '../../support/stream-documents.js';
 
 const streams_per_device = 60_000;
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 /** A device with streams that are inserted past the interface. @returns its identifier */
 async function createDeviceWithStreams(count: number, { service, fixtures } = ctx, fields = {}): Promise<string> {
@@ -103,9 +103,8 @@ it('is not ready before what a failure of the database did not end is deleted', 
   db.collection = collection;
 });
 
+const slow = await useTestService({ answer_limit_ms: 10_000 });
 describe('a deletion that outlasts the time limit', () => {
-  const slow = useTestService({ answer_limit_ms: 10_000 });
-
   it('is answered as done once only streams are left, which nothing shows', async () => {
     const { api, service } = slow;
     const id_group = await slow.fixtures.group();

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import { sendImport } from '../../support/import.js';
 import { type Api, pathOf, startTestService, type TestService } from '../../support/service.js';
 
@@ -8,32 +8,29 @@ const services: TestService[] = [];
 const apis: Api[] = [];
 const names = Array.from({ length: 12 }, (_, number) => `d${String(number).padStart(2, '0')}`);
 const rounds = 40;
-let now: number;
 
 interface Sent {
   at: number;
   n: number;
 }
 
-beforeAll(async () => {
-  const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
-  uri.pathname = `/test-${randomUUID()}`;
-  for (let number = 0; number < 2; number++) {
-    const service = await startTestService({ uri: uri.href });
-    services.push(service);
-    while (!(await service.db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
-    apis.push(await service.client());
-  }
-  now = Math.min(...services.map((service) => service.now()));
-  const devices = names.map((name) => ({ resource: 'device', name, type: 't', id_group: 'G@acme' }));
-  const { totals } = await sendImport(apis[0] as Api, [
-    { resource: 'project', name: 'P', id_customer: 'c' },
-    { resource: 'service', name: 'S', id_project: 'P@acme' },
-    { resource: 'group', name: 'G', id_service: 'S@acme' },
-    ...devices,
-  ]);
-  expect(totals.failed).toBe(0);
-});
+const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
+uri.pathname = `/test-${randomUUID()}`;
+for (let number = 0; number < 2; number++) {
+  const service = await startTestService({ uri: uri.href });
+  services.push(service);
+  while (!(await service.db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
+  apis.push(await service.client());
+}
+const now = Math.min(...services.map((service) => service.now()));
+const devices = names.map((name) => ({ resource: 'device', name, type: 't', id_group: 'G@acme' }));
+const { totals } = await sendImport(apis[0] as Api, [
+  { resource: 'project', name: 'P', id_customer: 'c' },
+  { resource: 'service', name: 'S', id_project: 'P@acme' },
+  { resource: 'group', name: 'G', id_service: 'S@acme' },
+  ...devices,
+]);
+expect(totals.failed).toBe(0);
 afterAll(async () => {
   for (const service of services) await service.stop();
 });

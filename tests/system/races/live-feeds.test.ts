@@ -5,7 +5,7 @@ import { createAppender } from '../../support/logged-events.js';
 import { pathOf } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 const append = createAppender(ctx);
 const send = (device: string, streams: object | object[]) =>
   ctx.api.post(pathOf('devices', device, 'streams'), streams);

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it, jest } from '@jest/globals';
+import { afterAll, expect, it, jest } from '@jest/globals';
 import type { StoredDocument } from '../../../src/db/database.js';
 import { findOrphans } from '../../support/orphans.js';
 import { waitUntil } from '../../support/process.js';
@@ -18,21 +18,17 @@ import {
 const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
 uri.pathname = `/test-${randomUUID()}`;
 const instances: TestService[] = [];
-let apis: [Api, Api];
-let fixtures: ReturnType<typeof createFixtures>;
 const service = () => instances[0] as TestService;
 const devices = () => service().db.collection('devices');
 const below = (plural: string, field: string, id: string) => `/${plural}/?${field}=${encodeURIComponent(id)}`;
 const total = async (path: string) => (await apis[1].get(path)).body.total_documents;
 
-beforeAll(async () => {
-  for (let instance = 0; instance < 2; instance++) {
-    instances.push(await startTestService({ uri: uri.href }));
-    await waitUntil(() => instances[instance]?.db.isReady() ?? false);
-  }
-  apis = (await Promise.all(instances.map((instance) => instance.client()))) as [Api, Api];
-  fixtures = createFixtures(apis[0]);
-});
+for (let instance = 0; instance < 2; instance++) {
+  instances.push(await startTestService({ uri: uri.href }));
+  await waitUntil(() => instances[instance]?.db.isReady() ?? false);
+}
+const apis = (await Promise.all(instances.map((instance) => instance.client()))) as [Api, Api];
+const fixtures = createFixtures(apis[0]);
 afterAll(async () => {
   for (const instance of instances.toReversed()) await instance.stop();
 });

@@ -4,7 +4,7 @@ import { findOrphans } from '../../support/orphans.js';
 import { leadOf, runRounds, startLate } from '../../support/race.js';
 import { pathOf, type Reply } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 /** Runs two requests concurrently; the lead, in turns of the event loop, decides which one starts first. */
 const race = (lead: number, first: () => Promise<Reply>, second: () => Promise<Reply>) =>

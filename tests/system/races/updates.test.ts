@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { codesOf, repeat, useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 
 /** Types with an update that is a single write, and with one that is a read-modify-write. */
 const changes = [

@@ -10,7 +10,7 @@ import { logEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
 import { runTool, startTool } from '../../support/tools.js';
 
-const ctx = useTestService();
+const ctx = await useTestService();
 let folder: string;
 const keys = { read: '', write: '', other: '' };
 const fleet_size = 2500;

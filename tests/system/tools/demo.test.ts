@@ -4,7 +4,7 @@ import { useTestService } from '../../support/expect-status.js';
 import { waitUntil } from '../../support/process.js';
 import { runTool } from '../../support/tools.js';
 
-const ctx = useTestService({ eventLog: true });
+const ctx = await useTestService({ eventLog: true });
 
 it('fills stations with a day of readings, and raises alarms, once', async () => {
   const { key } = await issueKey(ctx.service.db, { account: 'demo', username: 'tool', scope: 'write' }, 0);
