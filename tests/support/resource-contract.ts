@@ -353,20 +353,6 @@ export function describeResourceContract(
       expect(await create({ name })).toBe(`${name}@acme`);
     });
 
-    it('is invisible to other accounts', async () => {
-      const id = await create();
-      const before = await show(id);
-      const stranger = await ctx.service.client({ account: 'stranger' });
-      for (const attempt of [
-        stranger.get(pathOf(plural, id)),
-        stranger.put(pathOf(plural, id), { description: 'mine' }),
-        stranger.delete(pathOf(plural, id)),
-      ])
-        expect(summarize(await attempt)).toBe('4041');
-      expect((await stranger.get(`/${plural}/`)).body).toEqual({ total_documents: 0, result: [] });
-      expect(await show(id)).toEqual(before);
-    });
-
     for (const [field, [parentPlural, makeParent]] of Object.entries(parents)) {
       it(`rejects an ${field} that does not exist in the account`, async () => {
         const foreign = await makeParent(await ctx.service.client({ account: 'stranger' }));

@@ -93,14 +93,6 @@ describe('a person', () => {
     expect((await ctx.api.get(path)).body).toMatchObject({ severity: 'warning', state: 'active' });
   });
 
-  it('finds no alarm that does not exist, and needs the scope write', async () => {
-    const { path } = await alarmed();
-    expect(summarize(await ctx.api.get('/alarms/none/'))).toBe('4041');
-    expect(summarize(await ctx.api.put('/alarms/none/', { state: 'closed' }))).toBe('4041');
-    expect(summarize(await reader.put(path, { state: 'closed' }))).toBe('4031');
-    expect(summarize(await reader.patch('/alarms/?state=active', { state: 'closed' }))).toBe('4031');
-  });
-
   it('changes many alarms, if exactly as many match', async () => {
     const id_group = await ctx.fixtures.group();
     for (let count = 0; count < 3; count++) await alarmed({ id_group });

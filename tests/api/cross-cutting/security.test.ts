@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../../src/errors.js';
 import { parseQuery } from '../../../src/schema/query.js';
 import { openSandbox, sendRequest } from '../../support/process.js';
@@ -187,21 +187,6 @@ describe('operator injection', () => {
     for (const key of ['{"$gt":""}', '[object Object]', '*', 'null', 'undefined', '0'])
       expect((await service.clientWith(key).get('/projects/')).body.code).toBe(4011);
   });
-
-  it('is stored unchanged in free-form objects, without effect', async () => {
-    const hostile = `{"$where":"sleep(9000)","$gt":"","a.b":{"$set":{"owner":"x"}},"_bsontype":"ObjectId","toBSON":"x",
-      "__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}},"":"empty","$":"x","length":-1}`;
-    const id = await createFixtures(api).asset({ id_group: ids.group });
-    expect((await api.put(pathOf('assets', id), `{"properties":${hostile}}`)).status).toBe(200);
-    const { text } = await api.get(pathOf('assets', id));
-    const shown = text.slice(text.indexOf('"properties":') + '"properties":'.length);
-    expect(shown).toContain(JSON.stringify(JSON.parse(hostile)).slice(0, -1));
-    const stream = await api.post(pathOf('devices', ids.device, 'streams'), `{"data":${hostile}}`);
-    expect(stream.body.code).toBe(2001);
-    expect((await api.get(pathOf('devices', ids.device, 'streams'))).text).toContain(
-      JSON.stringify(JSON.parse(hostile)),
-    );
-  });
 });
 
 describe('prototype pollution', () => {
@@ -271,30 +256,13 @@ describe('mass assignment', () => {
       expect(reply.body.details).toMatchObject(Object.fromEntries(sent.map(([field]) => [field, 'unknown field'])));
     }
   });
+});
 
-  it('of read-only fields changes nothing', async () => {
-    const claimed = { id_developer: 'x@globex', owner: 'mallory', updater: 'mallory', created_at: 1, updated_at: 1 };
-    const created = await api.post('/projects/', { name: 'mine', id_customer: 'c', version: 99, ...claimed });
-    expect(created.headers.location).toBe('/projects/mine%40acme/');
-    const serverFields = { id_developer: 'mine@acme', owner: 'alice', updater: 'alice', created_at: service.now() };
-    expect((await api.get('/projects/mine@acme/')).body).toMatchObject({ ...serverFields, version: 0 });
-    expect((await api.put('/projects/mine@acme/', { ...claimed, id_customer: 'd' })).body.details).toMatchObject({
-      ...serverFields,
-      id_customer: 'd',
-      version: 1,
-    });
-
-    const times = { last_stream_at: 9e9, last_status_at: 9e9, stream_due_at: 9e9, status_due_at: 9e9, status: 'ok' };
-    const id = await createFixtures(api).device({ id_group: ids.group, ...times });
-    const { body } = await api.put(pathOf('devices', id), { ...times, ...claimed });
-    expect(body.details).toMatchObject({ id_developer: id, status: 'disconnected', owner: 'alice' });
-    for (const field of ['last_stream_at', 'stream_due_at']) expect(body.details).not.toHaveProperty(field);
-
-    const issued = await api.post('/apikeys/', { username: 'bob', scope: 'read', id: 'mine', created_at: 1 });
-    const keys = (await api.get('/apikeys/?username=bob')).body.result;
-    expect(keys).toMatchObject([{ id: issued.body.details.id, created_at: service.now() }]);
-    expect(issued.body.details.id).not.toBe('mine');
-  });
+it('an API key has the identifier and time that the service gives it', async () => {
+  const issued = await api.post('/apikeys/', { username: 'bob', scope: 'read', id: 'mine', created_at: 1 });
+  const keys = (await api.get('/apikeys/?username=bob')).body.result;
+  expect(keys).toMatchObject([{ id: issued.body.details.id, created_at: service.now() }]);
+  expect(issued.body.details.id).not.toBe('mine');
 });
 
 describe('hidden fields', () => {
@@ -355,12 +323,6 @@ describe('limits', () => {
     }
   });
 
-  it('hold for the request line and headers', async () => {
-    const long = 'x'.repeat(20_000);
-    for (const path of [`/projects/?name=${long}`, '/projects/'])
-      expect((await api.get(path, path.length < 50 ? { 'X-Long': long } : {})).status).toBe(431);
-  });
-
   it('hold for nesting, before recursive code reads the body', async () => {
     for (const [method, path] of validBodies()) {
       for (const text of ['{"a":'.repeat(100_000), `{"name":${'['.repeat(33)}${']'.repeat(33)}}`]) {
@@ -368,29 +330,6 @@ describe('limits', () => {
         expect([path, reply.status, reply.body.code]).toEqual([path, 400, 4001]);
       }
     }
-  });
-
-  it('hold for free-form objects', async () => {
-    const nest = (levels: number): object => (levels === 1 ? {} : { a: nest(levels - 1) });
-    const keys = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`k${n}`, n]));
-    for (const [properties, code] of [
-      [nest(5), 2005],
-      [nest(6), 4003],
-      [keys(100), 2005],
-      [keys(101), 4003],
-      [{ ['k'.repeat(100)]: 1 }, 2005],
-      [{ ['k'.repeat(101)]: 1 }, 4003],
-      [{ 'a\0b': 1 }, 4003],
-      [{ a: 'x\0' }, 4003],
-    ] as const)
-      expect((await api.put(pathOf('assets', ids.asset), { properties })).body.code).toBe(code);
-    for (const [data, code] of [
-      [nest(16), 2001],
-      [nest(17), 4003],
-      [{ a: 'x'.repeat(64 * 1024 - 8) }, 2001],
-      [{ a: 'x'.repeat(64 * 1024 - 7) }, 4003],
-    ] as const)
-      expect((await api.post(pathOf('devices', ids.device, 'streams'), { data })).body.code).toBe(code);
   });
 });
 
@@ -491,16 +430,6 @@ describe('header injection', () => {
       const { headers, status } = await api.get(path);
       expect([status < 500, headers['x-evil']]).toEqual([true, undefined]);
     }
-  });
-
-  it('fails through request headers', async () => {
-    const origin = await api.get('/models/', { Origin: 'https://evil.example' });
-    for (const header of ['access-control-allow-origin', 'access-control-allow-credentials'])
-      expect(origin.headers).not.toHaveProperty(header);
-    const { headers } = await api.get('/models/', { 'X-Request-Id': 'mine' });
-    expect(headers['x-request-id']).toMatch(/^[\da-f-]{36}$/);
-    expect(headers).not.toHaveProperty('x-powered-by');
-    expect(headers['x-content-type-options']).toBe('nosniff');
   });
 });
 

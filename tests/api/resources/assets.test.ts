@@ -6,25 +6,6 @@ import { createFixtures, pathOf } from '../../support/service.js';
 
 const ctx = await useTestService();
 
-it('creates and shows an asset', async () => {
-  const id_group = await ctx.fixtures.group();
-  const reply = await ctx.api.post('/assets/', { name: 'Tank', id_group, properties: { litres: 5000 } });
-  expect([reply.status, reply.body]).toEqual([200, { code: 2001, message: 'Asset created', details: {} }]);
-  expect(reply.headers.location).toBe('/assets/Tank%40acme/');
-  expect((await ctx.api.get('/assets/Tank@acme/')).body).toEqual({
-    id_developer: 'Tank@acme',
-    name: 'Tank',
-    id_group,
-    properties: { litres: 5000 },
-    enabled: true,
-    owner: 'alice',
-    updater: 'alice',
-    created_at: ctx.service.now(),
-    updated_at: ctx.service.now(),
-    version: 0,
-  });
-});
-
 describeResourceContract(ctx, {
   plural: 'assets',
   label: 'Asset',

@@ -169,16 +169,6 @@ it('a device has at most 100 open commands', async () => {
   expect(summarize(await ctx.api.post(path(), { name: 'n' }))).toBe('4003 name');
 });
 
-it('an unknown device has no commands', async () => {
-  const unknown = pathOf('devices', 'nobody@acme', 'commands');
-  expect(summarize(await ctx.api.get(unknown))).toBe('4041');
-  expect(summarize(await ctx.api.post(unknown, { name: 'n' }))).toBe('4041');
-  const id = await send();
-  const other = await ctx.fixtures.device({ id_group: group });
-  expect(summarize(await ctx.api.get(pathOf('devices', other, 'commands', id)))).toBe('4041');
-  expect(summarize(await ctx.api.delete(pathOf('devices', other, 'commands', id)))).toBe('4041');
-});
-
 it('other keys only look at queued commands', async () => {
   await send({ name: 'a' });
   expect(namesOf(await ctx.api.get(`${path()}?status=queued`))).toEqual(['a']);
@@ -202,14 +192,6 @@ it('a feed has the open commands first, then new ones', async () => {
   ]);
   expect(await statusOf(first)).toBe('queued');
   await feed.close();
-});
-
-it('goes with its device', async () => {
-  await send();
-  const dry = await ctx.api.delete(`${pathOf('devices', device)}?dry_run=1`);
-  expect(dry.body.details).toEqual({ device: 1, command: 1 });
-  await ctx.api.delete(pathOf('devices', device));
-  expect(await ctx.service.db.collection('commands').countDocuments({ device })).toBe(0);
 });
 
 it('metrics count each transition once', async () => {
@@ -280,23 +262,6 @@ describe('a key of scope device', () => {
     expect((await eventsOf(5)).toSorted()).toEqual([
       ...['command.created a', 'command.created b', 'command.failed a', 'command.sent a', 'command.sent b'],
     ]);
-  });
-
-  it('does nothing else, and nothing with another device', async () => {
-    const id = await send();
-    expect(summarize(await own.post(path(), { name: 'a' }))).toBe('4031');
-    expect(summarize(await own.delete(path(id)))).toBe('4031');
-    expect(summarize(await own.post('/devices/commands/?enabled=1', { name: 'a' }))).toBe('4031');
-    const other = pathOf('devices', await ctx.fixtures.device({ id_group: group }), 'commands');
-    const foreign = (await ctx.api.post(other, { name: 'a' })).body.details.id;
-    for (const reply of [
-      await own.get(`${other}?status=queued`),
-      await own.get(`${other}live/`),
-      await own.get(`${other}${foreign}/`),
-      await own.post(`${other}${foreign}/result/`, { status: 'done' }),
-    ])
-      expect(summarize(reply)).toBe('4041');
-    expect((await ctx.api.get(`${other}${foreign}/`)).body.status).toBe('queued');
   });
 });
 

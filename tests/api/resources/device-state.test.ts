@@ -167,15 +167,6 @@ it('configs are made desired by their own path only', async () => {
   expect((await show()).desired_version).toBe(0);
 });
 
-it('an unknown device has no state', async () => {
-  const unknown = pathOf('devices', 'nobody@acme', 'state');
-  expect(summarize(await ctx.api.get(unknown))).toBe('4041');
-  expect(summarize(await ctx.api.patch(unknown, {}, { 'If-Match': '"5"' }))).toBe('4041');
-  expect(summarize(await ctx.api.patch(`${unknown}reported/`, {}))).toBe('4041');
-  expect(summarize(await ctx.api.patch(unknown, { a: deep(9) }))).toBe('4003 desired');
-  expect(summarize(await ctx.api.get(pathOf('devices', 'nobody', 'state')))).toBe('4004 device_id_developer');
-});
-
 it('a rejected path leaves the delta until desired changes there to another value', async () => {
   await desire({ a: { b: 1, c: 2 }, d: 3, 'e.f': 4, list: [1] });
   await report({ rejected: { 'a.b': 'too small', d: 'unknown', '/e.f': 'no', '/list/0': 'no part of it' } });
@@ -331,13 +322,4 @@ it('a file or version that does not exist cannot be desired', async () => {
     version: 'desired',
   });
   expect(summarize(await ctx.api.get(configPath('a.cfg', 'desired')))).toBe('4041');
-});
-
-it('goes with its device', async () => {
-  await desire({ a: 1 });
-  const dry = await ctx.api.delete(`${pathOf('devices', device)}?dry_run=1`);
-  expect(dry.body).toEqual({ code: 2006, message: 'would change', details: { device: 1, state: 1 } });
-  await ctx.api.delete(pathOf('devices', device));
-  expect(await ctx.service.db.collection('device_states').countDocuments({ device })).toBe(0);
-  expect(summarize(await report({ a: 1 }))).toBe('4041');
 });

@@ -7,29 +7,6 @@ const ctx = await useTestService();
 const show = async (id: string) => (await ctx.api.get(pathOf('devices', id))).body;
 const idOf = (location = '') => decodeURIComponent(location.split('/').at(-2) ?? '');
 
-it('creates a device with its defaults and shows it', async () => {
-  const id_group = await ctx.fixtures.group();
-  const reply = await ctx.api.post('/devices/', { name: 'gauge', type: 'my own type', id_group });
-  expect([reply.status, reply.body]).toEqual([200, { code: 2001, message: 'Device created', details: {} }]);
-  expect(reply.headers.location).toBe('/devices/gauge%40acme/');
-  expect(await show('gauge@acme')).toEqual({
-    id_developer: 'gauge@acme',
-    name: 'gauge',
-    type: 'my own type',
-    id_group,
-    time_zone: 'Europe/Madrid',
-    frequency_status: 1440,
-    frequency_stream: 1440,
-    enabled: true,
-    status: 'disconnected',
-    owner: 'alice',
-    updater: 'alice',
-    created_at: ctx.service.now(),
-    updated_at: ctx.service.now(),
-    version: 0,
-  });
-});
-
 const optional = {
   properties: { a: { b: [1] } },
   sensor: 'my own sensor',

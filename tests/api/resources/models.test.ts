@@ -7,24 +7,6 @@ const ctx = await useTestService();
 const showDevice = async (id: string) => (await ctx.api.get(pathOf('devices', id))).body;
 const propertiesOf = async (id: string) => (await showDevice(id)).properties;
 
-it('creates and shows a model without enabled, which is true by default', async () => {
-  const reply = await ctx.api.post('/models/', { name: 'X1', description: 'the first', properties: { volts: 12 } });
-  expect([reply.status, reply.body]).toEqual([200, { code: 2001, message: 'model persisted', details: {} }]);
-  expect(reply.headers.location).toBe('/models/X1%40acme/');
-  expect((await ctx.api.get('/models/X1@acme/')).body).toEqual({
-    id_developer: 'X1@acme',
-    name: 'X1',
-    description: 'the first',
-    properties: { volts: 12 },
-    enabled: true,
-    owner: 'alice',
-    updater: 'alice',
-    created_at: ctx.service.now(),
-    updated_at: ctx.service.now(),
-    version: 0,
-  });
-});
-
 describeResourceContract(ctx, {
   plural: 'models',
   label: 'model',

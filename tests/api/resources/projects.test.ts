@@ -1,27 +1,10 @@
 import { expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
+import { findOrphans } from '../../support/orphans.js';
 import { describeResourceContract, textRule } from '../../support/resource-contract.js';
 import { pathOf } from '../../support/service.js';
 
 const ctx = await useTestService();
-
-it('creates and shows a project', async () => {
-  const reply = await ctx.api.post('/projects/', { name: ' Weather ', id_customer: 'c-1' });
-  expect([reply.status, reply.body]).toEqual([200, { code: 2001, message: 'Project created', details: {} }]);
-  expect(reply.headers.location).toBe('/projects/Weather%40acme/');
-  const shown = await ctx.api.get('/projects/Weather@acme/');
-  expect(shown.body).toEqual({
-    id_developer: 'Weather@acme',
-    name: 'Weather',
-    id_customer: 'c-1',
-    enabled: true,
-    owner: 'alice',
-    updater: 'alice',
-    created_at: ctx.service.now(),
-    updated_at: ctx.service.now(),
-    version: 0,
-  });
-});
 
 describeResourceContract(ctx, {
   plural: 'projects',
@@ -69,12 +52,22 @@ it.each<[deleted: string, expected: string]>([
     'configs/G': pathOf('devices', groupDevice, 'deviceconfigs', 'f', '1'),
     'configs/A': pathOf('devices', assetDevice, 'deviceconfigs', 'f', '1'),
   };
-  for (const id of [groupDevice, assetDevice])
-    expect(
-      (await api.post(pathOf('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YQ==' })).status,
-    ).toBe(201);
+  for (const id of [groupDevice, assetDevice]) {
+    const config = { name: 'f', version: '1', file: 'YQ==' };
+    expect((await api.post(pathOf('devices', id, 'deviceconfigs'), config)).status).toBe(201);
+    const replies = [
+      await api.post('/streams/', [{ device: id, data: {} }]),
+      await api.post('/status/', [{ device: id, data: {} }]),
+      await api.post(pathOf('mqttdevices', id, 'credentials'), { username: id, password: 'password' }),
+      await api.post(pathOf('mqttdevices', id, 'topics'), { name: 'a/b' }),
+      await api.post(pathOf('devices', id, 'commands'), { name: 'restart' }),
+      await api.patch(pathOf('devices', id, 'state'), { interval: 60 }),
+    ];
+    expect(replies.map(({ status }) => status)).toEqual(replies.map(() => 200));
+  }
   expect(summarize(await api.delete(paths[deleted] ?? ''))).toBe('2004');
   const missing = [];
   for (const [label, path] of Object.entries(paths)) if ((await api.get(path)).status === 404) missing.push(label);
   expect(missing.join(' ')).toBe(expected);
+  expect(await findOrphans(ctx.service.db.collection)).toEqual([]);
 });
