@@ -1,6 +1,8 @@
+import { isTimeZone } from '../catalogues/time-zones.js';
 import { AppError } from '../errors.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
+import { type CalendarUnit, calendarUnits } from '../lib/local-time.js';
 import { findBelow } from '../objects/count-tree.js';
 import { findFilteredDevices } from '../objects/filtered-devices.js';
 import { assertExists } from '../objects/resources.js';
@@ -9,13 +11,15 @@ import { asset, device, group, project, service } from '../resources/index.js';
 import { type DataPath, parseDataPath } from '../schema/data-path.js';
 import { commaSeparated } from '../schema/fields/list.js';
 import { integer, timestamp } from '../schema/fields/number.js';
-import { choice, max_identifier_length, text } from '../schema/fields/text.js';
+import { choice, max_identifier_length, text, textMatching } from '../schema/fields/text.js';
 import { type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
 import type { ListFormat } from '../schema/list-parameters.js';
 import { answerFormat } from '../schema/list-parameters.js';
 import { describeObject } from '../schema/openapi/bodies.js';
 import { parseQuery } from '../schema/query.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
+import { getString } from '../serialize/bson.js';
+import { buildFixedBuckets, buildLocalBuckets } from './buckets.js';
 import {
   type Aggregate,
   aggregates,
@@ -26,6 +30,7 @@ import {
 } from './series.js';
 
 const max_buckets = 5000;
+const tooManyBuckets = `must be longer: the span has more than ${max_buckets} buckets`;
 const max_paths = 10;
 const max_devices = 100;
 const default_points = 500;
@@ -46,6 +51,25 @@ function list<T>(parse: (part: string) => T | undefined, hint: string, max: numb
     query: (joined, param, faults) => {
       type.query?.(joined, param, faults);
       return param in faults ? undefined : separated.query?.(joined, param, faults);
+    },
+  };
+}
+
+/** Whole seconds, or a unit of the calendar. */
+function bucketLength(): FieldType {
+  const type = integer({ min: 1 });
+  return {
+    ...type,
+    query: (word, param, faults) => {
+      const unit = calendarUnits.find((each) => each === word);
+      const value = unit ?? type.query?.(word, param, faults);
+      if (param in faults) faults[param] = `${faults[param]}, or one of ${calendarUnits.join(', ')}`;
+      return value;
+    },
+    schema: {
+      type: 'string',
+      pattern: `^(?:[1-9][0-9]{0,15}|${calendarUnits.join('|')})$`,
+      description: 'Whole seconds, or `day`, `week` (from Monday) or `month` of a time zone.',
     },
   };
 }
@@ -72,9 +96,14 @@ const parameters = new Map<string, FieldType>([
       { about: 'Aggregates of the values in a bucket, by default avg,min,max.', example: 'avg,max' },
     ),
   ],
+  ['every', withDocumentation(bucketLength(), { about: 'Length of a bucket.', example: '3600' })],
   [
-    'every',
-    withDocumentation(integer({ min: 1 }), { about: 'Length of a bucket in seconds.', example: 3600, unit: 'seconds' }),
+    'time_zone',
+    withDocumentation(textMatching(100, isTimeZone, 'a time zone listed at /time_zones/'), {
+      about: 'Time zone of days, weeks and months: by default that of the device, for several devices UTC.',
+      example: 'Europe/Madrid',
+      catalogue: 'time_zones',
+    }),
   ],
   [
     'points',
@@ -114,9 +143,10 @@ function seriesEndpoint(resource: Resource): Endpoint {
     requiredQuery: ['fields'],
     result: { kind: 'list', type: entryType, metadata: metadataSchema },
     async handle(ctx) {
-      const request = parseSeries(ctx, query);
+      const parsed = parseSeries(ctx, query);
       const id = ctx.path[`${name}_id_developer`] ?? '';
       const node = await assertExists(ctx, resource, id);
+      const request = await placeBuckets(parsed, isDevice ? () => findTimeZone(ctx, id) : undefined);
       return answerSeries(ctx, isDevice ? [{ _id: node._id, id }] : await findBelow(ctx, device, node), request);
     },
   };
@@ -139,7 +169,7 @@ function filteredEndpoint(): Endpoint {
     requiredQuery: ['fields', 'filter'],
     result: { kind: 'list', type: entryType, metadata: metadataSchema },
     async handle(ctx) {
-      const request = parseSeries(ctx, query);
+      const request = await placeBuckets(parseSeries(ctx, query));
       return answerSeries(ctx, await findFilteredDevices(ctx, request.filter), request);
     },
   };
@@ -149,7 +179,7 @@ function filteredEndpoint(): Endpoint {
 async function answerSeries(
   ctx: RequestContext,
   devices: readonly DeviceRef[],
-  request: ParsedSeries,
+  request: PlacedSeries,
 ): Promise<Answer> {
   if (request.byDevice && devices.length > max_devices)
     throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
@@ -159,10 +189,32 @@ async function answerSeries(
   return { values: { ...series, metadata: { every, at_from, at_to }, output } };
 }
 
-interface ParsedSeries extends SeriesRequest {
+interface ParsedSeries extends Omit<SeriesRequest, 'buckets'> {
+  /** Seconds, or a unit of the calendar. */
+  every: number | CalendarUnit;
+  time_zone: string | undefined;
   format: ListFormat;
   /** The saved filter, where the parameters have one. */
   filter: string;
+}
+
+type PlacedSeries = ParsedSeries & SeriesRequest;
+
+/** Reads the time zone of a device. */
+async function findTimeZone(ctx: RequestContext, id: string): Promise<string | undefined> {
+  const document = await ctx.store.loader(device.plural).find(ctx, id);
+  const time_zone = document && getString(document, 'time_zone');
+  return time_zone !== undefined && isTimeZone(time_zone) ? time_zone : undefined;
+}
+
+/** Adds the buckets. @throws AppError badParameter (4004) for too many days, weeks or months */
+async function placeBuckets(parsed: ParsedSeries, findZone?: () => Promise<string | undefined>): Promise<PlacedSeries> {
+  const { every } = parsed;
+  if (typeof every === 'number') return { ...parsed, buckets: buildFixedBuckets(every) };
+  const time_zone = parsed.time_zone ?? (await findZone?.()) ?? 'UTC';
+  const buckets = await buildLocalBuckets(every, time_zone, parsed, max_buckets);
+  if (buckets === undefined) throw new AppError('badParameter', { every: tooManyBuckets });
+  return { ...parsed, buckets };
 }
 
 /** @throws AppError badParameter (4004) */
@@ -175,19 +227,28 @@ function parseSeries(
     if (params.has('filter') && values.filter === undefined) faults.filter ??= 'is required';
     if (values.every !== undefined && values.points !== undefined) faults.points = 'must not come with every';
     const paths = (values.fields ?? []) as readonly DataPath[];
-    if (values.by === 'device' && paths.some((path) => path.text === 'device'))
-      faults.fields = 'must name device as /device, as by is given';
+    const isLocal = typeof values.every === 'string';
+    if (values.time_zone !== undefined && !isLocal)
+      faults.time_zone ??= `must come with ${calendarUnits.join(', ')} as every`;
+    const [reserved] = paths.filter(
+      ({ text }) => (isLocal && text === 'local') || (values.by === 'device' && text === 'device'),
+    );
+    if (reserved !== undefined)
+      faults.fields = `must name ${reserved.text} as /${reserved.text}, as entries have such a member`;
     const span = spanOf(values, moment);
     if (span.at_from > span.at_to) faults.at_from ??= 'must not be after at_to';
     else if (typeof values.every === 'number' && countBuckets(span, values.every) > max_buckets)
-      faults.every = `must be longer: the span has more than ${max_buckets} buckets`;
+      faults.every = tooManyBuckets;
   });
   const span = spanOf(parsed, moment);
   const format = (parsed.format as ListFormat | undefined) ?? chooseListFormat(request.headers.accept);
-  const every = (parsed.every as number | undefined) ?? chooseLength(span, (parsed.points as number) ?? default_points);
+  const every =
+    (parsed.every as ParsedSeries['every'] | undefined) ??
+    chooseLength(span, (parsed.points as number) ?? default_points);
   return {
     ...span,
     every,
+    time_zone: parsed.time_zone as string | undefined,
     paths: parsed.fields as DataPath[],
     aggregates: (parsed.aggregate as Aggregate[] | undefined) ?? ['avg', 'min', 'max'],
     byDevice: parsed.by === 'device',
@@ -222,7 +283,10 @@ function chooseLength(span: Span, points: number): number {
 
 const metadataSchema = describeObject(
   {
-    every: required(integer(), { about: 'Length of a bucket in seconds.', example: 3600, unit: 'seconds' }),
+    every: required(
+      { ...integer(), schema: {} },
+      { about: 'Length of a bucket: a number of seconds, or `day`, `week` or `month`.', example: 3600 },
+    ),
     at_from: required(timestamp(), { about: 'Beginning of the span.', example: 1_699_920_000 }),
     at_to: required(timestamp(), { about: 'End of the span.', example: 1_700_006_400 }),
   },
@@ -242,6 +306,7 @@ const entrySchema = describeObject(
       example: 'Pump@demo',
     }),
     at: required(timestamp(), { about: 'Beginning of the bucket.', example: 1_699_999_200 }),
+    local: optional(text(20), { about: 'Local date of the beginning of a day, week or month.', example: '2023-11-14' }),
     count: required(integer({ min: 0 }), { about: 'Number of data streams in the bucket.', example: 12 }),
   },
   ({ type }) => type.schema,

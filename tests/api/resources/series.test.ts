@@ -194,6 +194,108 @@ describe('the length of buckets (reference/series.md#buckets)', () => {
   });
 });
 
+describe('local time (reference/series.md#local-time)', () => {
+  const zones = ['Europe/Madrid', 'America/St_Johns', 'Australia/Lord_Howe', 'Pacific/Chatham'];
+  const [at_from, at_to] = [Date.UTC(2025, 2, 1) / 1000, Date.UTC(2025, 10, 15) / 1000];
+
+  /** Dates by another way than the service's: only from instants to dates. */
+  function datesOf(timeZone: string, unit: string): (at: number) => string {
+    const format = new Intl.DateTimeFormat('sv-SE', { timeZone, year: 'numeric', month: '2-digit', day: '2-digit' });
+    return (at) => {
+      const date = format.format(Math.floor(at * 1000));
+      if (unit === 'month') return `${date.slice(0, 7)}-01`;
+      const day_of_week = (new Date(date).getUTCDay() + 6) % 7;
+      const monday = new Date(Date.parse(date) - day_of_week * 86_400_000).toISOString().slice(0, 10);
+      return unit === 'week' ? monday : date;
+    };
+  }
+
+  it('agrees with the date of each stream over two changes of summer time, in four zones', async () => {
+    const streams = Array.from({ length: 4400 }, (_, n) => ({ at: at_from + n * 5077.5, data: { n } }));
+    const id = await deviceWith(streams);
+    for (const time_zone of zones) {
+      for (const every of ['day', 'week', 'month']) {
+        const query = `fields=n&aggregate=sum,first&every=${every}&time_zone=${time_zone}`;
+        const { body } = await seriesOf(id, `${query}&at_from=${at_from}&at_to=${at_to}`);
+        const dateOf = datesOf(time_zone, every);
+        const expected = new Map<string, number[]>();
+        for (const { at, data } of streams)
+          if (at <= at_to) expected.set(dateOf(at), [...(expected.get(dateOf(at)) ?? []), data.n]);
+        const sums = [...expected].map(([local, values]) => ({
+          ...{ local, count: values.length },
+          n: { sum: values.reduce((sum, n) => sum + n, 0), first: values[0] },
+        }));
+        const entries: { at: number }[] = body.result;
+        expect(entries.map(({ at: _at, ...entry }) => entry)).toEqual(sums);
+        const edges = entries.map(({ at }) => [dateOf(at - 0.001), dateOf(at)]);
+        expect(edges.every(([before, after]) => before !== after)).toBe(true);
+        expect(edges.map(([, after]) => after)).toEqual([...expected.keys()]);
+        expect(body.metadata).toEqual({ every, at_from, at_to });
+      }
+    }
+  });
+
+  /** Midnights in Madrid before and after 23 and 25 hours, by hand. */
+  const spring = [1_743_202_800, 1_743_289_200, 1_743_372_000];
+  const autumn = [1_761_343_200, 1_761_429_600, 1_761_519_600];
+
+  it('has days of 23 and 25 hours, of the zone of the device unless another is asked for', async () => {
+    const edges = [...spring, ...autumn].flatMap((at) => [at - 0.001, at]);
+    const id = await deviceWith(edges.map((at) => ({ at, data: { at } })));
+    const span = (times: number[]) => `at_from=${times[0]}&at_to=${times.at(-1)}`;
+    const entry = (local: string, at: number | undefined, count: number) => ({ at, local, count, '/at': { count } });
+    const query = 'fields=/at&aggregate=count&every=day';
+    expect((await seriesOf(id, `${query}&${span(spring)}`)).body.result).toEqual([
+      entry('2025-03-29', spring[0], 2),
+      entry('2025-03-30', spring[1], 2),
+      entry('2025-03-31', spring[2], 1),
+    ]);
+    expect((await seriesOf(id, `${query}&${span(autumn)}`)).body.result).toEqual([
+      entry('2025-10-25', autumn[0], 2),
+      entry('2025-10-26', autumn[1], 2),
+      entry('2025-10-27', autumn[2], 1),
+    ]);
+    const utc = await seriesOf(id, `${query}&time_zone=UTC&${span(spring)}`);
+    expect(utc.body.result.map(({ local }: Json) => local)).toEqual(['2025-03-28', '2025-03-29', '2025-03-30']);
+    expect(utc.body.result[0].at).toBe(1_743_120_000);
+  });
+
+  it('serves several devices, in UTC by default, each by itself, and as CSV', async () => {
+    const id_group = await ctx.fixtures.group();
+    const ids = [
+      await ctx.fixtures.device({ id_group, name: 'a' }),
+      await ctx.fixtures.device({ id_group, name: 'b' }),
+    ];
+    for (const [n, id] of ids.entries())
+      await ctx.api.post(pathOf('devices', id, 'streams'), [
+        { at: '2025-01-31T23:30:00Z', data: { n } },
+        { at: '2025-02-01T00:30:00Z', data: { n } },
+      ]);
+    const span = 'fields=n&aggregate=sum&every=month&at_from=2025-01-01T00:00:00Z&at_to=2025-03-01T00:00:00Z';
+    expect((await seriesOf(id_group, span, 'groups')).body.result).toEqual([
+      { at: 1_735_689_600, local: '2025-01-01', count: 2, n: { sum: 1 } },
+      { at: 1_738_368_000, local: '2025-02-01', count: 2, n: { sum: 1 } },
+    ]);
+    const { text } = await seriesOf(id_group, `${span}&by=device&time_zone=Asia/Kathmandu&format=csv`, 'groups');
+    expect(text).toBe(
+      'device,at,local,count,n.sum\r\n' + ids.map((id, n) => `${id},1738347300,2025-02-01,2,${2 * n}\r\n`).join(''),
+    );
+  });
+
+  it('counts 5,000 buckets of the calendar', async () => {
+    const id = await deviceWith([{ at: 5, data: { n: 1 } }]);
+    const query = 'fields=n&aggregate=sum&time_zone=UTC&at_from=0';
+    const days = await seriesOf(id, `${query}&every=day&at_to=${5000 * 86_400 - 1}`);
+    expect(days.body.result).toEqual([{ at: 0, local: '1970-01-01', count: 1, n: { sum: 1 } }]);
+    const months = await seriesOf(id, `${query}&every=month&at_to=${5000 * 86_400}`);
+    expect(months.body.total_documents).toBe(1);
+    for (const span of [`every=day&at_to=${5000 * 86_400}`, 'every=month&at_to=1e12']) {
+      const { status, body } = await seriesOf(id, `${query}&${span}`);
+      expect([status, body.code, Object.keys(body.details)]).toEqual([400, 4004, ['every']]);
+    }
+  });
+});
+
 describe('below an object (reference/series.md#below-an-object)', () => {
   it('all devices count, together or each by itself, and no other', async () => {
     const project = await ctx.fixtures.project();
@@ -254,6 +356,13 @@ describe('a wrong request', () => {
     ['fields=a&every=60&points=10', 'points'],
     ['fields=a&every=0', 'every'],
     ['fields=a&every=1.5', 'every'],
+    ['fields=a&every=hour', 'every'],
+    ['fields=a&every=day&points=10', 'points'],
+    ['fields=a&every=3600&time_zone=UTC', 'time_zone'],
+    ['fields=a&points=10&time_zone=UTC', 'time_zone'],
+    ['fields=a&time_zone=UTC', 'time_zone'],
+    ['fields=a&every=day&time_zone=Mars/Base', 'time_zone'],
+    ['fields=a,local&every=day', 'fields'],
     ['fields=a&points=5001', 'points'],
     ['fields=a&every=1', 'every'],
     ['fields=a&every=1&at_from=0&at_to=5000', 'every'],
