@@ -116,9 +116,7 @@ export interface App {
   link: DeviceLink;
   live: LiveFeeds;
   connections: Connections;
-  /** Sends events to webhooks. */
   webhookSender: SenderDeps;
-  /** Evaluates alarm rules. */
   evaluation: EvaluationDeps & { loadRules: RuleSets['load'] };
 }
 

@@ -23,7 +23,7 @@ import { upgradeStreams } from './streams/upgrade.js';
 /** An upgrade of stored data: idempotent, as it may be interrupted at any point. */
 interface Migration {
   id: string;
-  run(db: DatabaseAccess, context: UpgradeContext): Promise<void>;
+  run(db: DatabaseAccess, context: UpgradeContext): Promise<unknown>;
 }
 
 /** In order of execution. Released ids never change. `data_version` counts them: earlier versions refuse the data. */
@@ -36,7 +36,8 @@ export const migrations: readonly Migration[] = [
   { id: 'condition-marks', run: markMetConditions },
   { id: 'clustered-streams', run: upgradeStreams },
   { id: 'gravity', run: addGravity },
-  { id: 'device-values', run: fillMeasuredPaths },
+  // the values at paths that were declared before they were kept are read from streams
+  { id: 'device-values', run: (db) => measuredPathsOf(db).updateMany({}, { $set: { fill_at: 0 } }) },
   { id: 'config-entries', run: upgradeConfigEntries },
   { id: 'suffixed-paths', run: addSuffixedPaths },
   { id: 'measured-path-slots', run: (db) => dropIndex(db, measured_paths, 'account_1_slot_1') },
@@ -178,11 +179,6 @@ async function addSuffixedPaths(db: DatabaseAccess): Promise<void> {
       const suffixed_paths = findSuffixedPaths(properties);
       return suffixed_paths.length === 0 ? undefined : { suffixed_paths };
     });
-}
-
-/** Lets the values at paths that were declared before they were kept be read from streams. */
-async function fillMeasuredPaths(db: DatabaseAccess): Promise<void> {
-  await measuredPathsOf(db).updateMany({}, { $set: { fill_at: 0 } });
 }
 
 const chunk_size = 5000;

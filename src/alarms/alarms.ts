@@ -22,7 +22,6 @@ import {
   updateRecord,
 } from './records.js';
 
-/** The change that a request makes to an alarm. */
 export interface AlarmUpdate {
   state?: AlarmState;
   /** `null` removes it. */
@@ -40,7 +39,6 @@ export async function showAlarm(ctx: OperationContext, id: string): Promise<Bson
   return document;
 }
 
-/** Matches one alarm within reach. */
 function buildFilter({ account, limit }: OperationContext, id: string): object {
   return { account, id, ...(limit && buildPlaceFilter(limit)) };
 }
@@ -81,7 +79,6 @@ const refusedFrom: Readonly<Record<AlarmState, readonly AlarmState[]>> = {
   closed: [],
 };
 
-/** Reports whether an alarm cannot be brought to a state. */
 function isRefused({ state: present }: AlarmRecord, { state }: { state?: AlarmState | undefined }): boolean {
   return state !== undefined && present !== undefined && refusedFrom[state].includes(present);
 }

@@ -13,7 +13,6 @@ export interface WatchedDevice extends SendingDevice {
 
 type StoredDevice = StoredObject & { id_model?: string; created_at: number; stream_revision?: Id };
 
-/** Members of a stored device that rules look at. */
 export const deviceProjection = {
   ...{ account: 1, id_developer: 1, id_model: 1, ancestors: 1, enabled: 1, created_at: 1, stream_revision: 1 },
 } as const;

@@ -143,7 +143,6 @@ interface Result {
   due_at?: number;
 }
 
-/** The remembered result of a condition. */
 interface LastResult {
   isMet: boolean;
   seen: number;
@@ -218,7 +217,6 @@ function unsetOf({ since, due_at }: Memory): ('since' | 'due_at')[] {
   return [...(since === undefined ? ['since' as const] : []), ...(due_at === undefined ? ['due_at' as const] : [])];
 }
 
-/** Builds the record of a rule and a device that have none. */
 async function buildRecord(
   { store: { db }, nameAncestors }: EvaluationDeps,
   { rule, device, next: { since, due_at, ...next } }: Situation,

@@ -22,7 +22,6 @@ interface Entry {
   data: unknown;
 }
 
-/** The last value of a path. */
 interface LastValue {
   value: unknown;
   /** `at` of its stream. */

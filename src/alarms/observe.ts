@@ -51,7 +51,6 @@ interface Deps extends EvaluationDeps {
   metrics: EvaluationMetrics;
 }
 
-/** Observers of the evaluation. */
 export interface EvaluationMetrics {
   /** Duration of what the evaluation adds to a batch of streams. */
   evaluated(milliseconds: number): void;

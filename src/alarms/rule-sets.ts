@@ -59,7 +59,6 @@ export interface RuleSet {
 export interface RuleSets {
   /** Returns the rules as they were at most `cache_ms` ago. */
   of(account: string): RuleSet | Promise<RuleSet>;
-  /** Reads the rules. */
   load(account: string): Promise<RuleSet>;
   /** Forgets the rules of an account, which this process has changed. */
   forget(account: string): void;

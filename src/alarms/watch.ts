@@ -24,7 +24,6 @@ interface Position {
   event: string;
 }
 
-/** Observers of the watch. */
 export interface WatchMetrics {
   /** Time (epoch milliseconds) up to which all that was due has been reviewed; undefined while another instance watches. */
   watchedUntil(moment: number | undefined): void;

@@ -25,11 +25,6 @@ export function parseJsonFrame<T>(frame: Frame | undefined, kind: Frame['kind'])
   return JSON.parse(frame.content.toString()) as T;
 }
 
-/** Encodes the frame of a collection: its name, NUL, its specification. */
-export function encodeCollection(name: string, spec: Uint8Array): Buffer {
-  return Buffer.concat([Buffer.from(`${name}\0`), spec]);
-}
-
 /** Decodes the frame of a collection. */
 export function decodeCollection({ content }: Frame): { name: string; spec: Buffer } {
   const end = content.indexOf(0);

@@ -77,7 +77,6 @@ type Db = ToolConnection['db'];
 
 class NotEmptyError extends StartError {}
 
-/** Lists the collections that a restore loads or finds. */
 async function listCollections(db: Db): Promise<string[]> {
   const collections = await db.listCollections({ type: 'collection' }, { nameOnly: true }).toArray();
   return collections

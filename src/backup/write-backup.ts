@@ -2,7 +2,7 @@ import { openSnapshot } from '../db/snapshot.js';
 import type { ToolConnection } from '../db/tool-connection.js';
 import { data_version, version } from '../lib/version.js';
 import { createBackupFile } from './file.js';
-import { type BackupHeader, type BackupTotals, encodeCollection } from './header.js';
+import type { BackupHeader, BackupTotals } from './header.js';
 import { sealKey } from './sealed-key.js';
 
 export interface BackupOptions {
@@ -37,7 +37,7 @@ export async function writeBackup(options: BackupOptions): Promise<{ totals: Bac
       const totals: BackupTotals = {};
       let done = 0;
       for (const { name, spec } of snapshot.collections) {
-        await file.frame('collection', encodeCollection(name, spec));
+        await file.frame('collection', Buffer.concat([Buffer.from(`${name}\0`), spec]));
         let count = 0;
         for await (const documents of snapshot.read(name)) {
           await file.documents(documents);

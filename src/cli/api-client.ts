@@ -16,7 +16,6 @@ export interface ResponseBody {
 }
 
 export interface Reply {
-  /** The URL of the request. */
   url: string;
   status: number;
   body: ResponseBody;

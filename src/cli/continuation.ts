@@ -35,16 +35,12 @@ const byTime: Continuation = {
 /** Events oldest first. */
 const byEventId: Continuation = { order: { order: '1' }, fields: ['id'], formatAfter: ({ id }) => toText(id) };
 
-const continuations: ReadonlyMap<string, Continuation> = new Map([
+/** How lists are continued, by the last segment of their paths. */
+export const continuations: ReadonlyMap<string, Continuation> = new Map([
   ...['projects', 'services', 'groups', 'assets', 'devices', 'models'].map((list) => [list, byIdentifier] as const),
   ['streams', byTime],
   ['events', byEventId],
 ]);
-
-/** Finds how a list is continued. @param list the last segment of its path */
-export function findContinuation(list: string): Continuation | undefined {
-  return continuations.get(list);
-}
 
 function toText(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;

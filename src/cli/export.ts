@@ -13,7 +13,6 @@ interface Options extends ServiceOptions {
   resume?: true;
 }
 
-/** Receiver of an export. */
 interface Target {
   written?: ExportPosition;
   write(records: Buffer): Promise<void>;

@@ -26,7 +26,6 @@ export interface FileImport {
   path: string;
   /** `text/csv` or `application/x-ndjson`; undefined: the service finds out. */
   content_type: string | undefined;
-  /** Query parameters of the import. */
   parameters: ReadonlyMap<string, string>;
   /** Called for every line. */
   report: (answer: LineAnswer) => void;

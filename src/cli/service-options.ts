@@ -2,7 +2,6 @@ import { type Command, Option } from 'commander';
 import { formatOrigin, formatUrlHost, readConfig } from '../config.js';
 import { RetryableError } from './api-client.js';
 
-/** Options of tools that are clients of the service. */
 export interface ServiceOptions {
   url?: string;
   key?: string;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createApiClient, describeCause, RetryableError, sendOrThrow } from './api-client.js';
-import { type Continuation, findContinuation } from './continuation.js';
+import { type Continuation, continuations } from './continuation.js';
 import { createRecordTracker, type ExportFormat, type ExportPosition } from './records.js';
 import { createStreamClient } from './stream-client.js';
 
@@ -10,7 +10,6 @@ export interface ExportOptions {
   key: string;
   /** Such as `devices` or `groups/G@demo/devices`. */
   list: string;
-  /** Query parameters of the list. */
   filters: ReadonlyMap<string, string>;
   format: ExportFormat;
   /** Position at the end of an earlier run, to continue there. */
@@ -33,7 +32,7 @@ export async function writeExport(options: ExportOptions): Promise<number> {
   const segments = options.list.split('/').filter((segment) => segment !== '');
   const path = `/${segments.map(encodeURIComponent).join('/')}/`;
   const hasOrder = orderParameters.some((parameter) => filters.has(parameter));
-  const continuation = hasOrder ? undefined : findContinuation(segments.at(-1) ?? '');
+  const continuation = hasOrder ? undefined : continuations.get(segments.at(-1) ?? '');
   const max = filters.has('max') ? Number(filters.get('max')) : Number.POSITIVE_INFINITY;
   const total = Math.min(max, await countObjects(options, path));
   let { count, last, header }: ExportPosition = options.written ?? { count: 0, last: undefined, header: undefined };

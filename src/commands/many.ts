@@ -46,7 +46,6 @@ export const queueCommands: BulkAction = {
   },
 };
 
-/** The open commands of a device. */
 interface OpenCommands {
   slots: ReadonlySet<number>;
   /** The id of the last one. */
@@ -55,7 +54,6 @@ interface OpenCommands {
 
 const none: OpenCommands = { slots: new Set(), last: [] };
 
-/** Finds the open commands of devices, by device. */
 async function findOpen(
   db: Database,
   devices: readonly Id[],

@@ -16,7 +16,6 @@ import type { Values } from '../schema/fields.js';
 import { getId, getString } from '../serialize/bson.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 
-/** A stored command. */
 export interface StoredCommand extends StoredDocument {
   account: string;
   parent: Id;
@@ -32,7 +31,6 @@ export interface StoredCommand extends StoredDocument {
 /** The part of a command that its events name. */
 export type CommandRef = Pick<StoredCommand, '_id' | 'id' | 'name'>;
 
-/** The user and the time of a change of a command. */
 export interface CommandAuthor {
   user?: string | undefined;
   request_id?: string | undefined;

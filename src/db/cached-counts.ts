@@ -13,7 +13,6 @@ export interface CountScope {
   [field: string]: unknown;
 }
 
-/** Counts of the objects of a collection in a scope. */
 export interface CountCache {
   /** Counts exactly everything that was acknowledged before the call. `options` are those of the database count. */
   count(plural: string, whose: CountScope, options: CountOptions): Promise<number>;

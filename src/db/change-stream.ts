@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import type { DatabaseAccess } from './database.js';
+import { hasCode } from './driver-errors.js';
 
-const { BSON, MongoServerError } = mongoose.mongo;
+const { BSON } = mongoose.mongo;
 
 /** Time in which a reader of long ago finds its first change: there may be many of others in between. */
 export const long_scan_ms = 60_000;
@@ -39,7 +40,6 @@ export interface ChangeStreamOptions {
   resumeToken?: ResumeToken;
   /** Begins with the changes of this time; default: now. */
   startAt?: mongo.Timestamp;
-  /** Changes of one batch at most. */
   max_batch_size?: number;
   /** Changes are collected for this long, as a read costs the database as much as dozens of them; default: 150. */
   cycle_ms?: number;
@@ -55,7 +55,7 @@ export class ChangeHistoryLost extends Error {
 }
 
 /** CappedPositionLost, ChangeStreamFatalError, ChangeStreamHistoryLost */
-const lostCodes: ReadonlySet<unknown> = new Set([136, 280, 286]);
+const isPositionLost = hasCode(136, 280, 286);
 
 /** Time that the database waits for a change, well below the time-out of a socket. */
 const await_ms = 1000;
@@ -103,7 +103,7 @@ export async function openChangeStream(db: DatabaseAccess, options: ChangeStream
     try {
       return await runCommand(command, signal);
     } catch (error) {
-      if (!(error instanceof MongoServerError) || !lostCodes.has(error.code)) throw error;
+      if (!isPositionLost(error)) throw error;
       throw new ChangeHistoryLost('the log of changes does not reach back far enough', { cause: error });
     }
   };

@@ -16,7 +16,6 @@ export interface ClusterKey {
   [member: string]: unknown;
 }
 
-/** A document of a clustered collection. */
 export interface ClusteredDocument {
   _id: ClusterKey;
   [path: string]: unknown;
@@ -76,7 +75,6 @@ function boundBy(clusteredBy: readonly string[], account: string, conditions: Va
   return { bounds: buildBounds(prefix, ''), rest, fixed };
 }
 
-/** Condition on documents of a clustered collection. */
 export type RangeCondition = Values & { _id: IdBounds };
 
 /** Ranges that one stage of an aggregation reads. */

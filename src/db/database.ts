@@ -29,7 +29,6 @@ export interface StoredObject extends StoredDocument {
 
 export type Collection<T extends mongo.Document = StoredDocument> = mongo.Collection<T>;
 
-/** Collections and commands of a database. */
 export interface DatabaseAccess {
   /** @throws AppError database (5031) while there is no connection, or the data must not be used */
   collection<T extends mongo.Document = StoredDocument>(plural: string): Collection<T>;
@@ -37,7 +36,6 @@ export interface DatabaseAccess {
   command(command: mongo.BSON.Document): Promise<mongo.BSON.Document>;
 }
 
-/** The database connection. */
 export interface Database extends DatabaseAccess {
   newId(): Id;
   /** The smallest id generated at `moment` (epoch milliseconds) or later. */

@@ -27,10 +27,24 @@ const takenErrors: Readonly<Record<string, FieldErrors>> = {
   parent: { username: 'cannot be given: the device has credentials already' },
 };
 
-/** True for a violation of a unique index (E11000). */
-export function isDuplicate(error: unknown): boolean {
-  return error instanceof MongoServerError && error.code === 11000;
+/** Creates the check of errors of the server that have one of these codes. */
+export function hasCode(...codes: readonly number[]): (error: unknown) => boolean {
+  return (error) => error instanceof MongoServerError && codes.includes(Number(error.code));
 }
+
+/** True for a violation of a unique index (E11000). */
+export const isDuplicate = hasCode(11000);
+/** True for the creation of a collection that exists with other options. */
+export const isExistingNamespace = hasCode(48);
+/** True for a command on a collection that does not exist. */
+export const isMissingNamespace = hasCode(26);
+/** True if a transaction of others had changed the same document. */
+export const isWriteConflict = hasCode(112);
+/** True for a read at a time that the database does not keep any more: SnapshotTooOld, SnapshotUnavailable. */
+export const isSnapshotLost = hasCode(239, 246);
+/** True for a primary that is stepping down or not yet elected; safe to retry. */
+const hasNoPrimary = hasCode(91, 189, 10107, 11600, 11602, 13435, 13436);
+const hasTimedOut = hasCode(50);
 
 /** True if documents of an insert exist already, and nothing else failed. */
 export function hasOnlyDuplicates(error: unknown): error is mongo.MongoBulkWriteError {
@@ -61,31 +75,9 @@ function failedPlacesOf({ writeErrors }: mongo.MongoBulkWriteError): ReadonlySet
   return new Set([writeErrors].flat().map(({ index }) => index));
 }
 
-/** True for the creation of a collection that exists with other options. */
-export function isExistingNamespace(error: unknown): boolean {
-  return error instanceof MongoServerError && error.code === 48;
-}
-
-/** True for a command on a collection that does not exist. */
-export function isMissingNamespace(error: unknown): boolean {
-  return error instanceof MongoServerError && error.code === 26;
-}
-
 /** Reports whether a command took longer than its limit; it may go on in the server. */
 export function isTimeout(error: unknown): boolean {
-  return error instanceof MongoNetworkTimeoutError || (error instanceof MongoServerError && error.code === 50);
-}
-
-/** Reports whether a transaction of others had changed the same document. */
-export function isWriteConflict(error: unknown): boolean {
-  return error instanceof MongoServerError && error.code === 112;
-}
-
-/** Errors of a primary that is stepping down or not yet elected; safe to retry. */
-const retryableCodes: ReadonlySet<unknown> = new Set([91, 189, 10107, 11600, 11602, 13435, 13436]);
-
-function isRetryable(error: unknown): boolean {
-  return error instanceof MongoNetworkError || (error instanceof MongoServerError && retryableCodes.has(error.code));
+  return error instanceof MongoNetworkTimeoutError || hasTimedOut(error);
 }
 
 /**
@@ -94,7 +86,7 @@ function isRetryable(error: unknown): boolean {
  */
 export function retryOnce<Answer>(send: () => Promise<Answer>): Promise<Answer> {
   return send().catch((error: unknown) => {
-    if (!isRetryable(error)) throw error;
+    if (!(error instanceof MongoNetworkError || hasNoPrimary(error))) throw error;
     return send();
   });
 }

@@ -1,4 +1,5 @@
-import mongoose, { type mongo } from 'mongoose';
+import type { mongo } from 'mongoose';
+import { hasCode } from './driver-errors.js';
 
 /** Names the connections of an installation: others on the same server have databases of other names. */
 export function formatAppName({
@@ -11,7 +12,7 @@ export function formatAppName({
 /** A transaction of this service sends its commands at once: after so long, its process has crashed or lost the database. */
 const idle_us = 3_000_000;
 /** Errors of an address that may not list sessions: Unauthorized, and AtlasError of shared clusters. */
-const refusedCodes: ReadonlySet<unknown> = new Set([13, 8000]);
+const isRefused = hasCode(13, 8000);
 
 /**
  * Ends transactions that crashed processes of this service have left open. MongoDB does so only after 60 s, and until then
@@ -32,7 +33,7 @@ export async function endIdleTransactions(client: mongo.MongoClient): Promise<nu
     if (sessions.length > 0) await admin.command({ killSessions: sessions });
     return sessions.length;
   } catch (error) {
-    if (error instanceof mongoose.mongo.MongoServerError && refusedCodes.has(error.code)) return 0;
+    if (isRefused(error)) return 0;
     throw error;
   }
 }

@@ -6,7 +6,6 @@ import { awaitLater } from '../lib/promises.js';
 import type { DatabaseAccess, Log } from './database.js';
 import { isDuplicate } from './driver-errors.js';
 
-/** A lease that one instance holds at a time. */
 interface Lease {
   _id: string;
   holder: string;

@@ -8,7 +8,6 @@ export interface PoolState {
   waiting: number;
 }
 
-/** Reports of a watched client. */
 export interface PoolMetrics {
   /** Changes with every operation. */
   state: PoolState;

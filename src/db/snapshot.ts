@@ -2,6 +2,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
 import { waitForOperationTime } from './cluster-time.js';
+import { isSnapshotLost } from './driver-errors.js';
 import { storedNameOf } from './former-versions.js';
 
 const { BSON, MongoServerError } = mongoose.mongo;
@@ -19,7 +20,6 @@ export const processCollections: ReadonlySet<string> = new Set([
   'mqtt_wills',
 ]);
 
-/** A collection of a snapshot. */
 export interface SnapshotCollection {
   name: string;
   /** Nearly. */
@@ -39,8 +39,6 @@ export interface Snapshot {
 const reply_documents = 20_000;
 const window_margin_s = 600;
 const window_period_ms = 60_000;
-/** Codes of reads at a moment that is too old, or from before a change of the collection's indexes. */
-const lostSnapshotCodes: ReadonlySet<unknown> = new Set([239, 246]);
 
 /**
  * Opens a snapshot that includes every write acknowledged before (docs/operations.md#backup): its time is that of a write
@@ -123,7 +121,8 @@ async function extendWindow(admin: mongo.Db): Promise<{ isExtended: boolean; res
 }
 
 function explainLostSnapshot(error: unknown, isExtended: boolean): unknown {
-  if (!(error instanceof MongoServerError && lostSnapshotCodes.has(error.code))) return error;
+  // also a read from before a change of the collection's indexes
+  if (!isSnapshotLost(error)) return error;
   const hint = isExtended
     ? 'indexes or collections were changed meanwhile; run the backup again'
     : 'raise minSnapshotHistoryWindowInSeconds of the server, or give the user the role hostManager';

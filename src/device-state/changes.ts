@@ -10,7 +10,6 @@ import { checkSide } from './rules.js';
 /** Outcome of the desired version of a configuration file at the device. */
 export type ConfigOutcome = 'applied' | 'refused';
 
-/** Desired and reported state of a device. */
 export interface DeviceState {
   desired: Values;
   reported: Values;
@@ -23,7 +22,6 @@ export interface DeviceState {
   outcomes: ReadonlyMap<string, ConfigOutcome>;
 }
 
-/** A version of a configuration file. */
 export interface ConfigVersion {
   name: string;
   version: string;
@@ -37,7 +35,6 @@ export interface ChangedState {
   deployed: readonly ConfigVersion[];
 }
 
-/** The user and the time of a change of a state. */
 export interface Author {
   user?: string | undefined;
   request_id?: string | undefined;

@@ -19,7 +19,6 @@ import { type ChangedState, type ConfigOutcome, type ConfigVersion, type DeviceS
 import { buildConfigEntries } from './config-entries.js';
 import { buildDelta } from './delta.js';
 
-/** The stored state of a device. */
 export interface StoredState {
   _id: Id;
   /** The device. */
@@ -38,7 +37,6 @@ export interface StoredState {
   last_change?: string;
 }
 
-/** The device whose state changes. */
 export type StateOwner = Pick<StoredNode, '_id' | 'account' | 'id_developer'>;
 
 /**

@@ -12,7 +12,6 @@ import type { Fields } from '../schema/fields.js';
 import type { EventDeclaration } from '../schema/resource.js';
 import { describeSubject, type Subject, type Subjects } from './subjects.js';
 
-/** A change of a document. */
 export interface LoggedChange extends Change {
   ns: { coll: string };
   documentKey: { _id: Id };
@@ -29,7 +28,6 @@ interface LoggedType extends EventDeclaration {
   fields: Fields;
 }
 
-/** The logged collections by name. */
 const loggedTypes: ReadonlyMap<string, LoggedType> = new Map(
   collections.flatMap(({ plural, name, fields, events }) =>
     events?.insert === undefined && events?.named === undefined

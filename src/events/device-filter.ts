@@ -1,12 +1,13 @@
 import mongoose, { type mongo } from 'mongoose';
 import { parseClusterTime } from '../db/cluster-time.js';
+import { isSnapshotLost } from '../db/driver-errors.js';
 import type { Ancestors } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';
 import { findMatchingDevices } from '../objects/saved-filters.js';
 import { type AncestorField, ancestorFields, type StoredEvent } from '../resources/event.js';
 import { device } from '../resources/index.js';
 
-const { MongoServerError, Timestamp } = mongoose.mongo;
+const { Timestamp } = mongoose.mongo;
 
 /** Reports whether a saved filter selects the device of an event (reference/filters.md#events). */
 export type IsSelectedByFilter = (
@@ -29,7 +30,7 @@ export function createEventFilter(store: Store): IsSelectedByFilter {
       (await findMatchingDevices(scope, filter, [id_developer], { atClusterTime, ancestors })).has(id_developer);
     const changed_at = parseClusterTime(_id);
     return isAmong(type === removed ? precedingTime(changed_at) : changed_at).catch((error: unknown) => {
-      if (!isHistoryLost(error)) throw error;
+      if (!isSnapshotLost(error)) throw error;
       // a deleted device cannot be read any more: rather one event too many than one too few
       return type === removed ? true : isAmong();
     });
@@ -39,9 +40,4 @@ export function createEventFilter(store: Store): IsSelectedByFilter {
 function precedingTime(time: mongo.Timestamp): mongo.Timestamp {
   const [t, i] = [time.getHighBitsUnsigned(), time.getLowBitsUnsigned()];
   return i > 0 ? new Timestamp({ t, i: i - 1 }) : new Timestamp({ t: t - 1, i: 0xffffffff });
-}
-
-/** The database keeps the state of some minutes only: SnapshotTooOld, SnapshotUnavailable. */
-function isHistoryLost(error: unknown): boolean {
-  return error instanceof MongoServerError && (error.code === 239 || error.code === 246);
 }

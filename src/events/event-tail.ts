@@ -8,7 +8,6 @@ import type { Bson } from '../objects/page.js';
 import { ancestorFields, type StoredEvent } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
-import { isMatch } from '../schema/filters.js';
 import { getNumber, getString } from '../serialize/bson.js';
 import { projectionOf } from '../serialize/projections.js';
 import { findEventsAfter, findLastEventId } from './store.js';
@@ -79,11 +78,6 @@ function openEventLog(db: Database, { account, filter }: EventQuery, after: stri
     },
     close: async () => undefined,
   };
-}
-
-/** Creates the query of a feed from the conditions of a list. */
-export function createEventQuery(account: string, filter: Record<string, unknown>): EventQuery {
-  return { account, filter, needsPreparation: false, isWanted: ({ fields }) => isMatch(filter, fields) };
 }
 
 function createEventEntry(bson: Bson): EventEntry {

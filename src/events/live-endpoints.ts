@@ -8,10 +8,11 @@ import { eventIdPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import { identifierText } from '../schema/fields/text.js';
 import { type FieldType, withDocumentation } from '../schema/fields.js';
+import { isMatch } from '../schema/filters.js';
 import { buildListFilter, filterParametersOf } from '../schema/list-parameters.js';
 import { parseQuery } from '../schema/query.js';
 import type { IsSelectedByFilter } from './device-filter.js';
-import { createEventQuery, type EventEntry, type EventFeedSource } from './event-tail.js';
+import type { EventEntry, EventFeedSource } from './event-tail.js';
 
 const after = createResumeParameter(eventIdPattern, 'an event');
 const filter = withDocumentation(identifierText(), {
@@ -52,7 +53,8 @@ export function liveEventEndpoints({ source, isSelectedByFilter }: FeedDeps, sen
         if (typeof saved === 'string') await assertFilterApplies(ctx, saved);
         const narrowed = limitFilter(ctx.limit, event, { filter: buildListFilter(event, values, ctx.now) });
         const query = {
-          ...createEventQuery(ctx.account, narrowed),
+          ...{ account: ctx.account, filter: narrowed, needsPreparation: false },
+          isWanted: ({ fields }: EventEntry) => isMatch(narrowed, fields),
           ...(typeof saved === 'string' && {
             confirm: ({ stored }: EventEntry) => isSelectedByFilter(saved, stored()),
           }),

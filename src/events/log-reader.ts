@@ -17,7 +17,6 @@ import { deriveEvents, type LoggedChange, loggedChanges } from './derive.js';
 import { appendEvents, writeEventId } from './store.js';
 import { createSubjects } from './subjects.js';
 
-/** Observers of the log reader. */
 export interface LogMetrics {
   written(count: number): void;
   /** All changes before this time (epoch milliseconds) are in the log; undefined while another instance reads. */
@@ -35,7 +34,6 @@ interface Position {
   _id: 'position';
   /** Reads on from here: after a change, or from a time on. */
   start: { resumeToken: ResumeToken } | { startAt: mongo.Timestamp };
-  /** Id of the last event. */
   last_id: string;
   /** All changes before this time have been read. */
   at: Date;

@@ -64,16 +64,14 @@ export function authenticate(
   };
 }
 
+/** The token of the scheme `Bearer` (RFC 6750 §2.1). */
+const bearer = /^bearer +([^ ].*)$/i;
+
 /** Reads the first header that is not blank. */
 function readKey(sent: IncomingHttpHeaders, headers: readonly string[]): SentKey | undefined {
   for (const header of headers) {
-    const text = header === 'authorization' ? readBearer(sent.authorization) : sent[header];
+    const text = header === 'authorization' ? bearer.exec(sent.authorization ?? '')?.[1] : sent[header];
     if (typeof text === 'string' && text !== '') return { text, header };
   }
   return undefined;
-}
-
-/** @returns the token of the scheme `Bearer` (RFC 6750 §2.1) */
-function readBearer(authorization: string | undefined): string | undefined {
-  return /^bearer +([^ ].*)$/i.exec(authorization ?? '')?.[1];
 }

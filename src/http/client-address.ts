@@ -2,7 +2,6 @@ import type { IncomingMessage } from 'node:http';
 import ipaddr from 'ipaddr.js';
 import { createNetworkFilter } from '../egress/addresses.js';
 
-/** Finds the address of the client of a request. */
 export type FindClient = (request: Pick<IncomingMessage, 'socket' | 'headers'>) => string | undefined;
 
 /** An address, and what some proxies add to it: a port, and the brackets that IPv6 then has. */

@@ -3,7 +3,7 @@ import type { Response } from 'express';
 import { readAhead } from '../lib/batches.js';
 import { awaitLater } from '../lib/promises.js';
 import { loadInherited } from '../objects/inherited.js';
-import type { Bson, Page, PageSummary } from '../objects/page.js';
+import type { Bson, Page } from '../objects/page.js';
 import { loadHeadings, loadRequested } from '../objects/requested-members.js';
 import { isRowFormat, type RequestedOutput } from '../schema/list-parameters.js';
 import { isListed, isVersionChecked, type Operation, type Success, successes } from '../schema/operation.js';
@@ -194,7 +194,9 @@ export function createListSender(listed: ListedType, yieldTurn: YieldTurn) {
   ): Promise<void> => {
     const { response, now, started_at_ms } = ctx;
     const context: ProjectionContext = { now, inherited: new Map() };
-    const metadata = summary && metadataOf(summary, performance.now() - started_at_ms);
+    const { parameters, returned, ...extent } = summary ?? {};
+    const took_ms = Math.round(performance.now() - started_at_ms);
+    const metadata = summary && { parameters, returned, took_ms, ...extent };
     const projection = projectionFor(response, output.fields);
     const headings = await loadHeadings(ctx, listed, output);
     const list = createOutput({ projection, context, total_documents, metadata }, output, headings);
@@ -235,9 +237,4 @@ async function sendValues(
   for (const value of values ?? []) list.appendValue(value);
   if (batches === undefined) send(ctx.response, 200, format, list.end(next));
   else await writeList(ctx, yieldTurn, { format, list }, batches, async () => (value) => list.appendValue(value));
-}
-
-/** The metadata in the order of reference/streams.md#metadata. */
-function metadataOf({ parameters, returned, at_first, at_last }: PageSummary, took_ms: number): object {
-  return { parameters, returned, took_ms: Math.round(took_ms), at_first, at_last };
 }

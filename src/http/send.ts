@@ -1,7 +1,6 @@
 import type { Response } from 'express';
 import type { ListFormat } from '../schema/list-parameters.js';
 
-/** The `Content-Type` of each format. */
 export const contentTypes: Readonly<Record<ListFormat, string>> = {
   json: 'application/json; charset=utf-8',
   xml: 'application/xml; charset=utf-8',

@@ -14,7 +14,6 @@ const yield_threshold = 100;
 /** A body up to this size is sent as a whole, with its length. */
 const flush_threshold_bytes = 1024 * 1024;
 
-/** A list on its way to the client. */
 interface OutgoingList {
   format: ListFormat;
   list: ListOutput;

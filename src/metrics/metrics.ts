@@ -29,7 +29,6 @@ import {
 } from './telemetry-metrics.js';
 import type { MetricsSnapshot } from './worker-metrics.js';
 
-/** The Prometheus metrics of this process. */
 export interface Metrics {
   registry: Registry;
   contentType: string;

@@ -106,7 +106,6 @@ async function alignMoved(store: Store, root: Id): Promise<void> {
   await journal.deleteOne({ _id: root });
 }
 
-/** Aligns what is below moved objects. */
 async function alignDescendants(store: Store, { _id: root, plural, nodes, ...by }: Move): Promise<void> {
   for (const _id of nodes) {
     const isThere = await alignBelow(store, plural, _id);

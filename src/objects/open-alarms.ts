@@ -9,7 +9,6 @@ import { keyOfId } from './ancestors.js';
 import type { OperationContext } from './context.js';
 import type { Bson, RequestedMember } from './page.js';
 
-/** A number of open alarms. */
 interface Group {
   _id: { device: Id; severity: Severity };
   count: number;

@@ -15,7 +15,6 @@ export interface SharedName {
  */
 export type TakeNumber = (name: SharedName, collided?: number) => Promise<number>;
 
-/** The last number that was taken for a name. */
 interface Counter {
   _id: string;
   last: number;
@@ -89,7 +88,6 @@ export function openSharedNames(db: Database, plural: string): TakeNumber {
     return counter?.last ?? from + count;
   }
 
-  /** Numbers the objects of one name. */
   async function takeNumbers(jobs: readonly Job[]): Promise<void> {
     const [{ name }] = jobs as [Job];
     const fresh = jobs.filter(({ collided }) => collided === undefined);

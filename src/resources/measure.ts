@@ -10,7 +10,6 @@ import { type FieldType, optional, required } from '../schema/fields.js';
 const max_measures = 50;
 const max_filterable = 10;
 
-/** A measure as it is stored. */
 export interface Measure {
   path: string;
   name?: string;

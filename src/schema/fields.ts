@@ -30,7 +30,6 @@ export interface FieldType {
   querySchema?: Schema;
   /** Schema of responses, if it differs; `never`: left out of responses. */
   responseSchema?: Schema | 'never';
-  /** Members of an object type. */
   members?: Fields;
   /** The member that paths lead into where `fields` asks for parts: `latest.bar` shows `bar` of its `data`. */
   leadsTo?: string;

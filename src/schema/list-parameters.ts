@@ -76,7 +76,6 @@ function direction(): FieldType {
   };
 }
 
-/** The parameter `sort` of a list. */
 function sortOf(listed: ListedType): FieldType {
   const { sorts, defaultSort } = listed;
   const pathSorts = pathSortsOf(listed);
@@ -143,7 +142,6 @@ export function fieldsOf({ names, has }: Columns): FieldType {
   );
 }
 
-/** The parameter `after` of a list. */
 function afterOf(listed: ListedType): FieldType {
   const type = text(max_next_length);
   return withDocumentation(

@@ -87,7 +87,6 @@ export interface Operation {
   limitedKeys?: 'refused' | undefined;
   /** Types of the parameters in the path, for the OpenAPI document. */
   pathParameters?: Readonly<Record<string, FieldType>>;
-  /** Query parameters. */
   query?: ReadonlyMap<string, FieldType>;
   /** Members whose paths are parameters too; absent: those of the type that it lists. */
   pathFilters?: readonly string[];

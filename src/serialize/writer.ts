@@ -51,7 +51,6 @@ export abstract class Writer implements MemberWriter {
     return taken;
   }
 
-  /** Writes bytes as they are. */
   writeRaw(bytes: Uint8Array): void {
     this.copy(bytes, 0, bytes.length);
   }
@@ -151,7 +150,6 @@ export abstract class Writer implements MemberWriter {
     }
   }
 
-  /** Writes a stored array. */
   writeArray(source: Buffer, at: number): void {
     this.openContainer(bsonType.array);
     let i = at + 4;

@@ -102,7 +102,6 @@ function toNode({ _id, account, id_developer, enabled = false, ancestors = [] }:
   return { _id, account, id_developer, enabled, ancestors };
 }
 
-/** Identifies an object of a collection. */
 export interface ResourceKey {
   account: string;
   id: string;

@@ -112,15 +112,12 @@ function attributeRest(
   const rest = sent.filter(({ after }) => after === undefined);
   const unattributed = matched - (sent.length - rest.length);
   if (unattributed === 0) return;
+  const cause = new Error('the outcome of a batched update is unknown');
   for (const job of rest) {
     const document = documents.get(keyOf(job));
     if (unattributed === rest.length) job.after = document;
-    else if (document !== undefined) errors.set(job, outcomeUnknown());
+    else if (document !== undefined) errors.set(job, new AppError('database', {}, { cause }));
   }
-}
-
-function outcomeUnknown(): AppError {
-  return new AppError('database', {}, { cause: new Error('the outcome of a batched update is unknown') });
 }
 
 function statementOf({ account, id, condition, ...change }: Job) {

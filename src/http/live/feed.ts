@@ -10,7 +10,6 @@ export interface LogReader<Entry> {
   close(): Promise<void>;
 }
 
-/** One kind of feed. */
 export interface FeedSource<Entry, Query> {
   tail: Tail<Entry>;
   /** An id behind all entries of changes that have been acknowledged. */

@@ -43,7 +43,6 @@ export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
       .catch((error: unknown) => warn('a live feed was broken off', { err: error }));
   };
 
-  /** Sends a feed to its end. */
   async function run(response: Response, feed: Feed, connection: LiveConnection): Promise<'ended' | 'overflow'> {
     const { socket } = response.req;
     const { ended, end } = connection;

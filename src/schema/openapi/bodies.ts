@@ -1,4 +1,4 @@
-import type { Field, Fields, FieldType, Schema, Values } from '../fields.js';
+import type { Field, Fields, FieldType, Schema } from '../fields.js';
 import type { ListedType, Resource } from '../resource.js';
 
 type Writable = Pick<ListedType, 'title' | 'fields' | 'example'> &
@@ -32,7 +32,8 @@ export function describeBody(listed: Writable, updating: boolean): Schema {
     },
     ...(!updating && { required: Object.keys(fields).filter(isNeeded) }),
     additionalProperties: false,
-    examples: [updating ? exampleOfUpdate(example) : example],
+    // changes that every resource takes
+    examples: [updating ? { description: example.description, enabled: example.enabled } : example],
   };
 }
 
@@ -56,11 +57,6 @@ function describeAlias(key: string, schema: Schema): Schema {
 
 function namesOf(keys: readonly string[]): string {
   return keys.map((key) => `\`${key}\``).join(' and ');
-}
-
-/** Changes that every resource takes. */
-function exampleOfUpdate({ description, enabled }: Values): Values {
-  return { description, enabled };
 }
 
 function describeDefault({ type, defaultValue }: Field): Schema {

@@ -282,7 +282,6 @@ function shownValueSchema({ schema, responseSchema, members }: FieldType): Schem
   return describeObject(members, ({ type }) => shownValueSchema(type), { additionalProperties: false, ...schema });
 }
 
-/** The first example of a schema. */
 function sampleOf({ examples }: Schema): unknown {
   return Array.isArray(examples) ? examples[0] : undefined;
 }

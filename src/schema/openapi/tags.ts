@@ -25,7 +25,6 @@ const descriptions: Readonly<Record<string, string>> = {
   root: 'Health, metrics and documentation at the root of the server, without a key.',
 };
 
-/** The tag objects of the document. */
 export const tags: readonly Schema[] = Object.entries(descriptions).map(([name, description]) => ({
   name,
   description,
