@@ -5,6 +5,7 @@ import { type OutgoingHttpHeaders, request } from 'node:http';
 import { request as requestSecurely } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach } from '@jest/globals';
 import mongoose from 'mongoose';
 import {
   findFreePort,
@@ -72,6 +73,18 @@ export interface Sandbox {
   embeddedUri(data?: string): Promise<string>;
   embeddedPid(data?: string): Promise<number>;
   close(): Promise<void>;
+}
+
+/** Gives the tests of a file a sandbox, or each test its own, which is closed after them. */
+export function useSandbox(scope: 'file' | 'each test' = 'file'): Sandbox {
+  let current: Sandbox | undefined;
+  const open = async () => {
+    current = await openSandbox();
+  };
+  const [before, after] = scope === 'file' ? [beforeAll, afterAll] : [beforeEach, afterEach];
+  before(open);
+  after(() => current?.close());
+  return new Proxy({} as Sandbox, { get: (_target, member) => current?.[member as keyof Sandbox] });
 }
 
 /** Creates a sandbox with an empty data directory. */

@@ -213,29 +213,6 @@ it.each([
     expect(new XMLParser().parse(reply.text).deviceconfig).toMatchObject({ file: base64('0123456789'), size: 10 });
 });
 
-it('answers creation and list in XML', async () => {
-  const id = await ctx.fixtures.device();
-  const Accept = 'application/xml';
-  const parse = (text: string) => new XMLParser({ parseTagValue: false }).parse(text, true);
-  const created = await ctx.api.post(
-    pathOf('devices', id, 'deviceconfigs'),
-    { name: 'f', version: '1', file: 'YQ==' },
-    { Accept },
-  );
-  expect(created.status).toBe(201);
-  expect(parse(created.text).response).toMatchObject({
-    code: '2001',
-    message: 'Device_config created',
-    details: { name: 'f', file: 'YQ==', size: '1' },
-  });
-  const { response } = parse((await ctx.api.get(pathOf('devices', id, 'deviceconfigs'), { Accept })).text);
-  expect(response).toMatchObject({
-    total_documents: '1',
-    result: { deviceconfig: { name: 'f', version: '1', size: '1' } },
-  });
-  expect('file' in response.result.deviceconfig).toBe(false);
-});
-
 it('serves the version created last when the path names none', async () => {
   const name = uniqueName();
   const latest = async () => bytesOf(await ctx.api.get(path(name)));
@@ -258,18 +235,4 @@ it.each<[string, () => string, string]>([
   ['an unknown parameter', () => `${path('boot.cfg')}?x=1`, '4004 x'],
 ])('rejects a request for %s', async (_, target, expected) => {
   expect(summarize(await ctx.api.get(target(), { Accept: 'application/json' }))).toBe(expected);
-});
-
-it('rejects an upload to a missing device, after checking the body', async () => {
-  const target = pathOf('devices', 'nobody@acme', 'deviceconfigs');
-  expect(summarize(await ctx.api.post(target, { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
-  expect(summarize(await ctx.api.post(target, { name: 'f', version: '1' }))).toBe('4003 file');
-});
-
-it('is deleted with its device', async () => {
-  const id = await ctx.fixtures.device({ name: 'short-lived' });
-  await ctx.api.post(pathOf('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YQ==' });
-  await ctx.api.delete(pathOf('devices', id));
-  expect(await ctx.fixtures.device({ name: 'short-lived' })).toBe(id);
-  expect((await ctx.api.get(pathOf('devices', id, 'deviceconfigs'))).body).toEqual({ total_documents: 0, result: [] });
 });

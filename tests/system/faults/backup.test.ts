@@ -1,22 +1,17 @@
 import { access, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from '@jest/globals';
+import { expect, it } from '@jest/globals';
 import mongoose, { type mongo } from 'mongoose';
 import { silentLog } from '../../../src/cli/find-database.js';
 import { openSnapshot } from '../../../src/db/snapshot.js';
 import { connectTool } from '../../../src/db/tool-connection.js';
 import { findMongod } from '../../../src/mongod/binary.js';
 import { startEmbedded } from '../../../src/mongod/embedded.js';
-import { openSandbox, type RunningService, type Sandbox } from '../../support/process.js';
+import { type RunningService, useSandbox } from '../../support/process.js';
 import { runTool } from '../../support/tools.js';
 
-let sandbox: Sandbox;
+const sandbox = useSandbox('each test');
 const dataOf = (name: string) => join(sandbox.folder, name);
-
-beforeEach(async () => {
-  sandbox = await openSandbox();
-});
-afterEach(() => sandbox.close());
 
 async function stop(service: RunningService): Promise<void> {
   service.kill('SIGTERM');

@@ -1,19 +1,14 @@
-import { afterEach, beforeEach, expect, it } from '@jest/globals';
+import { expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { storedNameOf } from '../../../src/db/former-versions.js';
 import { parseAnswer } from '../../support/import.js';
 import { findOrphans } from '../../support/orphans.js';
-import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
+import { type RunningService, useSandbox, waitUntil } from '../../support/process.js';
 
 type Db = mongoose.mongo.Db;
 
 /** Crashes during an import (reference/import.md#lines) and during changes of many objects (reference/bulk.md#concurrency). */
-let sandbox: Sandbox;
-
-beforeEach(async () => {
-  sandbox = await openSandbox();
-});
-afterEach(() => sandbox.close());
+const sandbox = useSandbox('each test');
 
 const env = { BOOTSTRAP_API_KEY: 'for-this-test-only' };
 const count = 1500;

@@ -1,18 +1,16 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
+import { beforeAll, expect, it } from '@jest/globals';
+import { type RunningService, useSandbox, waitUntil } from '../../support/process.js';
 
-let sandbox: Sandbox;
+const sandbox = useSandbox();
 let service: RunningService;
 
 beforeAll(async () => {
-  sandbox = await openSandbox();
   service = await sandbox.service({ MQTT_PORT: '0' });
   await service.send('POST', '/projects/', { name: 'north', id_customer: 'c' });
 });
-afterAll(() => sandbox.close());
 
 /** A raw connection to the service and all that it has received. */
 async function open(url = service.url): Promise<{ socket: Socket; text: () => string; ended: Promise<unknown> }> {

@@ -2,20 +2,19 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { type IncomingMessage, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { beforeAll, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
-import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
+import { type RunningService, useSandbox, waitUntil } from '../../support/process.js';
 
 const { Double } = mongoose.mongo;
 
-let sandbox: Sandbox;
+const sandbox = useSandbox();
 let service: RunningService;
 let db: mongoose.mongo.Db;
 let path: string;
 
 /** A page of 1,000 streams of 60 KB: about 60 MB as JSON. */
 beforeAll(async () => {
-  sandbox = await openSandbox();
   service = await sandbox.service();
   db = sandbox.database(await sandbox.embeddedUri());
   const id_project = await service.create('projects', { name: 'p', id_customer: 'c' });
@@ -33,7 +32,6 @@ beforeAll(async () => {
     await db.collection('streams').insertMany(copies);
   }
 });
-afterAll(() => sandbox.close());
 
 /** Begins to fetch a page, without reading its body. */
 async function open(query: string, headers: Record<string, string> = {}, list = path): Promise<IncomingMessage> {

@@ -1,22 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { beforeAll, expect, it } from '@jest/globals';
 import type mongoose from 'mongoose';
 import { follow } from '../../../scripts/support/follow.js';
-import { openSandbox, type RunningService, type Sandbox, type TestMongod, waitUntil } from '../../support/process.js';
+import { type RunningService, type TestMongod, useSandbox, waitUntil } from '../../support/process.js';
 
 const key = 'key-of-this-test';
 const secrets = { SECRET_KEY: 'only for this test', BOOTSTRAP_API_KEY: key };
-let sandbox: Sandbox;
+const sandbox = useSandbox();
 let mongod: TestMongod;
 
 beforeAll(async () => {
-  sandbox = await openSandbox();
   // MongoDB forgets in pieces of 16 MiB, behind its last checkpoint
   mongod = await sandbox.mongod(['--oplogSize', '1', '--syncdelay', '1']);
   await mongod.start();
 });
-
-afterAll(() => sandbox.close());
 
 function startService(): Promise<RunningService> {
   return sandbox.service({ ...secrets, MONGODB_URI: mongod.uri });

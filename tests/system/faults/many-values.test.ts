@@ -1,19 +1,17 @@
-import { afterEach, beforeEach, expect, it } from '@jest/globals';
-import { openSandbox, type RunningService, type Sandbox } from '../../support/process.js';
+import { beforeEach, expect, it } from '@jest/globals';
+import { type RunningService, useSandbox } from '../../support/process.js';
 
-let sandbox: Sandbox;
+const sandbox = useSandbox('each test');
 let service: RunningService;
 let streams: string;
 
 beforeEach(async () => {
-  sandbox = await openSandbox();
   service = await sandbox.service({ NODE_OPTIONS: '--max-old-space-size=512' });
   const id_project = await service.create('projects', { name: 'p', id_customer: 'c' });
   const id_service = await service.create('services', { name: 's', id_project });
   const id_group = await service.create('groups', { name: 'g', id_service });
   streams = `/devices/${encodeURIComponent(await service.create('devices', { name: 'd', type: 't', id_group }))}/streams/`;
 });
-afterEach(() => sandbox.close());
 
 /** Sends the same body in `count` requests at once. @returns how often each code was the answer */
 async function sendAtOnce(count: number, body: string): Promise<Record<number, number>> {

@@ -1,11 +1,11 @@
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { beforeAll, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { storedNameOf } from '../../../src/db/former-versions.js';
 import { findOrphans } from '../../support/orphans.js';
-import { openSandbox, type RunningService, type Sandbox, type TestMongod, waitUntil } from '../../support/process.js';
+import { type RunningService, type TestMongod, useSandbox, waitUntil } from '../../support/process.js';
 
 /** Crashes during a move of a group with many devices (reference/resources.md#update). */
-let sandbox: Sandbox;
+const sandbox = useSandbox();
 let mongod: TestMongod;
 let db: mongoose.mongo.Db;
 let service: RunningService;
@@ -17,7 +17,6 @@ const env = () => ({
 });
 
 beforeAll(async () => {
-  sandbox = await openSandbox();
   mongod = await sandbox.mongod();
   await mongod.start();
   service = await sandbox.service(env());
@@ -36,7 +35,6 @@ beforeAll(async () => {
   }));
   await db.collection('devices').insertMany(copies);
 });
-afterAll(() => sandbox.close());
 
 async function countBelow(project: string): Promise<number> {
   const found = await db.collection('projects').findOne({ id_developer: `${project}@demo` });

@@ -1,8 +1,8 @@
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { storedNameOf } from '../../../src/db/former-versions.js';
 import { findOrphans } from '../../support/orphans.js';
-import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
+import { type RunningService, useSandbox, waitUntil } from '../../support/process.js';
 
 type Db = mongoose.mongo.Db;
 
@@ -10,12 +10,7 @@ const { UUID } = mongoose.mongo;
 const collections = ['projects', 'services', 'groups', 'assets', 'devices'];
 const childrenOfDevices = ['deviceconfigs', 'streams', 'mqtt_credentials', 'mqtttopics', 'mqtt_retained'];
 
-let sandbox: Sandbox;
-
-beforeEach(async () => {
-  sandbox = await openSandbox();
-});
-afterEach(() => sandbox.close());
+const sandbox = useSandbox('each test');
 
 /** Creates a project with `count` devices, half of them in 10 assets, and children of every type for each tenth device. */
 async function createTree(service: RunningService, db: Db, name: string, count: number): Promise<void> {

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
+import { afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
 import type { mongo } from 'mongoose';
 import { createBackupFile } from '../../../src/backup/file.js';
-import { openSandbox, type Sandbox, type TestMongod, waitUntil } from '../../support/process.js';
+import { type TestMongod, useSandbox, waitUntil } from '../../support/process.js';
 import { runTool, startTool } from '../../support/tools.js';
 
-let sandbox: Sandbox;
+const sandbox = useSandbox();
 let mongod: TestMongod;
 let db: mongo.Db;
 let file: string;
@@ -26,7 +26,6 @@ async function contentOf(database: mongo.Db): Promise<Record<string, string>> {
 }
 
 beforeAll(async () => {
-  sandbox = await openSandbox();
   mongod = await sandbox.mongod();
   await mongod.start();
   const source = sandbox.database(uriOf('source'));
@@ -45,7 +44,6 @@ beforeAll(async () => {
   const { code, out } = await runTool('backup', [file], env(uriOf('source')));
   expect([code, out]).toEqual([0, expect.stringContaining(`${file}: ${fleet_size} devices, 2 notes; `)]);
 });
-afterAll(() => sandbox.close());
 
 beforeEach(async () => {
   db = sandbox.database(uriOf(`target-${++number}`));

@@ -2,25 +2,13 @@ import { once } from 'node:events';
 import { chmod, chown, mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { StartError } from '../../../src/errors.js';
 import { startEmbedded } from '../../../src/mongod/embedded.js';
 import { loadSecretKey } from '../../../src/mongod/secret-key.js';
-import {
-  findFreePort,
-  openSandbox,
-  type Sandbox,
-  sendRequest,
-  type TrackedProcess,
-  waitUntil,
-} from '../../support/process.js';
+import { findFreePort, sendRequest, type TrackedProcess, useSandbox, waitUntil } from '../../support/process.js';
 
-let sandbox: Sandbox;
-
-beforeEach(async () => {
-  sandbox = await openSandbox();
-});
-afterEach(() => sandbox.close());
+const sandbox = useSandbox('each test');
 
 /** Asserts that a start fails with one clear line and no stack trace. */
 async function expectRefused(started: TrackedProcess, line: RegExp): Promise<void> {

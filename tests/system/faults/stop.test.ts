@@ -2,15 +2,10 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { Agent, type ClientRequest, request } from 'node:http';
 import { connect } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { openSandbox, type RunningService, type Sandbox, useSandbox, waitUntil } from '../../support/process.js';
 
-let sandbox: Sandbox;
-
-beforeEach(async () => {
-  sandbox = await openSandbox();
-});
-afterEach(() => sandbox.close());
+const sandbox = useSandbox('each test');
 
 const body = JSON.stringify({ name: 'in flight', id_customer: 'c' });
 

@@ -1,16 +1,14 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { openSandbox, type RunningService, type Sandbox, sendRequest, waitUntil } from '../../support/process.js';
+import { beforeAll, expect, it } from '@jest/globals';
+import { type RunningService, sendRequest, useSandbox, waitUntil } from '../../support/process.js';
 
-let sandbox: Sandbox;
+const sandbox = useSandbox();
 let service: RunningService;
 
 beforeAll(async () => {
-  sandbox = await openSandbox();
   service = await sandbox.service({ WORKERS: '2' });
 });
-afterAll(() => sandbox.close());
 
 async function workerPids(): Promise<number[]> {
   const children = await readFile(`/proc/${service.pid}/task/${service.pid}/children`, 'utf8');
