@@ -35,7 +35,7 @@ const byTime: Continuation = {
 /** Events oldest first. */
 const byEventId: Continuation = { order: { order: '1' }, fields: ['id'], formatAfter: ({ id }) => toText(id) };
 
-/** How lists are continued, by the last segment of their paths. */
+/** Continuations of lists, by the last segment of their paths. */
 export const continuations: ReadonlyMap<string, Continuation> = new Map([
   ...['projects', 'services', 'groups', 'assets', 'devices', 'models'].map((list) => [list, byIdentifier] as const),
   ['streams', byTime],
