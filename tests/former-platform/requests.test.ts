@@ -232,15 +232,6 @@ describe('a program manages its objects', () => {
     expect((await stored()).map(({ at }: { at: number }) => at)).toEqual([2]);
   });
 
-  it('sends back a stream as it was shown, which becomes another one', async () => {
-    await call('POST', '/streams', `{"device":"${device}","at":1,"data":{"n":1}}`);
-    const [shown] = await stored();
-    expect((await call('POST', '/streams', JSON.stringify(shown))).body).toBe(ok);
-    const [first, second] = await stored();
-    expect(second).toEqual({ ...first, id_developer: second.id_developer });
-    expect(second.id_developer).not.toBe(first.id_developer);
-  });
-
   it('deletes with filters in a JSON body', async () => {
     for (const at of [1, 2, 3]) await call('POST', '/status', `{"device":"${device}","at":${at},"data":{}}`);
     const body = '{"at_from":"2","_t":"sta","max":1}';
@@ -252,15 +243,6 @@ describe('a program manages its objects', () => {
     await ctx.api.post(pathOf('mqttdevices', device, 'topics'), { name: 'a/b' });
     const topic = await call('DELETE', `${pathOf('mqttdevices', device)}topics`, '{"name":"a/b"}');
     expect(essence(topic)).toEqual(json('200 OK', '{"code":2004,"message":"topic deleted","details":{}}'));
-  });
-
-  it('reads the catalogues, also without a slash and in XML', async () => {
-    const [first] = JSON.parse((await call('GET', '/locales?max=1')).body).result;
-    expect(first).toEqual({ locale: 'af-NA' });
-    const { body } = await call('GET', '/locales?max=1', '', ['Accept: application/xml']);
-    expect(body).toMatch(
-      /^<\?xml version="1.0" encoding="UTF-8"\?><response><total_documents>\d+<\/total_documents><result><locale><locale>af-NA<\/locale><\/locale><\/result><\/response>$/,
-    );
   });
 
   it('is told what is wrong with its key', async () => {
