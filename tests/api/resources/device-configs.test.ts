@@ -230,8 +230,6 @@ it.each<[string, () => string, string]>([
   ['an unknown version', () => path('boot.cfg', '7'), '4041'],
   ['an unknown device', () => pathOf('devices', 'nobody@acme', 'deviceconfigs', 'boot.cfg'), '4041'],
   ['the list of an unknown device', () => pathOf('devices', 'nobody@acme', 'deviceconfigs'), '4041'],
-  ['a device without @', () => pathOf('devices', 'nobody', 'deviceconfigs', 'boot.cfg'), '4004 device_id_developer'],
-  ['a list of a device without @', () => pathOf('devices', 'nobody', 'deviceconfigs'), '4004 device_id_developer'],
   ['an unknown parameter', () => `${path('boot.cfg')}?x=1`, '4004 x'],
 ])('rejects a request for %s', async (_, target, expected) => {
   expect(summarize(await ctx.api.get(target(), { Accept: 'application/json' }))).toBe(expected);
