@@ -75,6 +75,7 @@ import { createIngest, type Ingest } from './streams/ingest.js';
 import { liveStreamEndpoints } from './streams/live-endpoints.js';
 import { seriesEndpoints } from './streams/series-endpoints.js';
 import { createStreamSource } from './streams/stream-tail.js';
+import { createStreamRate, type StreamRate, streamRateEndpoints } from './traffic/stream-rate.js';
 import type { SenderDeps } from './webhooks/attempt.js';
 import { webhookEndpoints } from './webhooks/endpoints.js';
 
@@ -112,6 +113,7 @@ export interface App {
   keyring: Keyring;
   areAncestorsEnabled: AreAncestorsEnabled;
   ingest: Ingest;
+  streamRate: StreamRate;
   /** The part of the broker in the state and the commands of devices. */
   link: DeviceLink;
   live: LiveFeeds;
@@ -135,7 +137,13 @@ export function createApp(deps: AppDeps): App {
   const ruleSets = createRuleSets(db);
   const evaluation = createEvaluation(store, clock);
   const prepareEvaluation = createStreamObserver({ ...evaluation, ruleSets, metrics: metrics.alarms });
-  const ingest = createIngest({ db, areAncestorsEnabled, metrics: metrics.telemetry, clock, prepareEvaluation });
+  const storeStreams = createIngest({ db, areAncestorsEnabled, metrics: metrics.telemetry, clock, prepareEvaluation });
+  const streamRate = createStreamRate(db, clock);
+  const ingest: typeof storeStreams = async (submission) => {
+    const outcome = await storeStreams(submission);
+    streamRate.add(submission.account, outcome.created, submission.now);
+    return outcome;
+  };
   const eventSource = createEventSource(db, log);
   const streamSource = createStreamSource(store, log);
   const commandTail = createCommandTail(db, log);
@@ -186,6 +194,7 @@ export function createApp(deps: AppDeps): App {
     ...apiKeyEndpoints(endpointDeps, keyring),
     ...selfEndpoints(),
     ...streamEndpoints(ingest),
+    ...streamRateEndpoints(streamRate),
     ...seriesEndpoints(),
     ...eventEndpoints(),
     ...liveEventEndpoints({ source: eventSource, isSelectedByFilter }, sendFeed),
@@ -266,7 +275,7 @@ export function createApp(deps: AppDeps): App {
   app.use(handleError, handleError);
   const connections = trackConnections(server, app);
   return {
-    ...{ operations, keyring, areAncestorsEnabled, ingest, link, live, connections, webhookSender },
+    ...{ operations, keyring, areAncestorsEnabled, ingest, streamRate, link, live, connections, webhookSender },
     evaluation: { ...evaluation, loadRules: ruleSets.load },
   };
 }

@@ -138,6 +138,7 @@ export async function startService(options: StartOptions): Promise<RunningProces
     await sleep(config.shutdown_delay_s * 1000);
     const jobsEnded = awaitLater(Promise.all(jobs.map((job) => job.stop())));
     await Promise.all([app.live.close(), connections.close(drain_limit_ms), broker?.close(), bridge?.stop()]);
+    await app.streamRate.stop();
     // what a job does survives the end of its connection, as it survives kill -9
     await Promise.race([jobsEnded, sleep(job_limit_ms, undefined, { ref: false })]);
     await db.close();

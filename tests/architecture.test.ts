@@ -75,7 +75,7 @@ const layers = [
   ['http'],
   ['device-state'],
   ['commands'],
-  ['streams', 'events', 'file-storage', 'device-configs', 'import', 'alarms', 'oidc'],
+  ['streams', 'events', 'file-storage', 'device-configs', 'import', 'alarms', 'oidc', 'traffic'],
   ['mqtt', 'webhooks'],
   ['backup'],
   ['migrations'],

@@ -121,6 +121,7 @@ const rows: Readonly<Record<string, Row>> = {
   'POST /status/': row(sending, 'below device', { data: {} }),
   'GET /streams/': row(reading, 'streams'),
   'GET /streams/live/': row(reading, 'anything'),
+  'GET /streams/rate/': row(reading, 'refused'),
   'GET /streams/{stream_id_developer}/': row(reading, 'device'),
   // of a stream that is gone, so that no key deletes it for the others
   'DELETE /streams/{stream_id_developer}/': row(writing, 'device'),

@@ -344,6 +344,13 @@ const rows: Record<string, () => Promise<unknown>> = {
     expect((await acme.get('/mqtt/connections/')).body.total_documents).toBe(1);
     expect((await globex.get('/mqtt/connections/')).body).toEqual({ total_documents: 0, result: [] });
   },
+  'GET /streams/rate/': async () => {
+    const at = Math.floor((service.now() - 3) / 60) * 60 - 60;
+    const stored = { account: 'acme', [`m${(at / 60) % 64}`]: { at, count: 7 } };
+    await service.db.collection('stream_rates').insertOne({ _id: 'acme', ...stored } as never);
+    expect((await acme.get('/streams/rate/')).body.counts.at(-1)).toBe(7);
+    expect((await globex.get('/streams/rate/')).body.counts.at(-1)).toBe(0);
+  },
   'DELETE /mqtt/connections/{client_id}/': async () => expectNotFound(await globex.delete('/mqtt/connections/pump-1/')),
 
   'POST /devices/{device_id_developer}/streams/': async () =>

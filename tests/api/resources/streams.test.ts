@@ -1,5 +1,6 @@
 import { afterAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
+import { waitFor } from '../../../scripts/support/service-process.js';
 import type { Database } from '../../../src/db/database.js';
 import { createIngest } from '../../../src/streams/ingest.js';
 import { parseStreams } from '../../../src/streams/parse-streams.js';
@@ -940,5 +941,40 @@ describe('a deleted device', () => {
     ]);
     expect(await count()).toBe(1);
     expect(await findOrphans(service.db.collection)).toEqual([]);
+  });
+});
+
+describe('GET /streams/rate/', () => {
+  it('counts the streams of the last hour by minute of receipt, once a minute is over', async () => {
+    const other = await service.client({ account: 'rated' });
+    const { device: createDevice } = createFixtures(other);
+    const path = pathOf('devices', await createDevice(), 'streams');
+    const rate = async () => (await other.get('/streams/rate/')).body;
+    const none = Array.from({ length: 60 }, () => 0);
+    service.advance(60 - (service.now() % 60));
+    const begun = service.now();
+    expect(await rate()).toEqual({ at_from: begun - 3660, counts: none });
+    expect(
+      (
+        await other.post(
+          path,
+          [1, 2].map((t) => ({ at: 7, data: { t } })),
+        )
+      ).status,
+    ).toBe(200);
+    expect((await other.post(path, { _t: 'sta', data: {} })).status).toBe(200);
+    expect((await other.post(path, { data: 1 })).status).toBe(400);
+    service.advance(62);
+    // the minute may still be added to by other processes
+    expect((await rate()).at_from).toBe(begun - 3600);
+    service.advance(1);
+    await waitFor(rate, ({ counts }) => counts.at(-1) > 0);
+    expect(await rate()).toEqual({ at_from: begun - 3540, counts: none.with(-1, 3) });
+    expect((await other.post(path, { data: { t: 3 } })).status).toBe(200);
+    service.advance(120);
+    await waitFor(rate, ({ counts }) => counts.at(-2) > 0);
+    expect((await rate()).counts).toEqual(none.with(-3, 3).with(-2, 1));
+    service.advance(58 * 60);
+    expect((await rate()).counts).toEqual(none.with(0, 1));
   });
 });
