@@ -154,7 +154,6 @@ it.each([
   ['mongoose', /^(?!(?:lib|egress|catalogues|schema|resources|http|import|metrics|cli|backup)\/)/],
   ['mongodb', /^db\//],
   ['zod', /^(?:schema\/|config\.ts$)/],
-  ['aedes', /^mqtt\//],
   ['jose', /^oidc\//],
   ['cluster', /^(?:main|workers)\.ts$/],
   ['child_process', /^mongod\//],

@@ -1,10 +1,10 @@
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
-import { Aedes } from 'aedes';
 import mongoose from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
+import { openBareBroker } from '../support/bare-broker.js';
 
-// The lower bound of MQTT: aedes that stores each message before it acknowledges it, without authentication, rights,
+// The lower bound of MQTT: a bare broker that stores each message before it acknowledges it, without authentication, rights,
 // validation or parent look-ups. It uses the same write concern.
 
 const newId = createIdGenerator(() => performance.timeOrigin + performance.now());
@@ -14,14 +14,11 @@ const client = await mongoose.mongo.MongoClient.connect(process.env.MONGODB_URI 
 });
 const streams = client.db().collection('streams');
 
-const broker = await Aedes.createBroker({
-  // not in `published`, which aedes calls after the acknowledgement
-  authorizePublish(_publisher, { topic, payload }, done) {
-    const { data } = JSON.parse(payload.toString());
-    const at = Math.floor(Date.now() / 1000);
-    const stream = { _id: newId(), account: 'demo', device: topic, _t: 'str', protocol: 'mqtt', at, data };
-    streams.insertOne(stream as never).then(() => done(), done);
-  },
+const broker = openBareBroker(async ({ topic, payload }) => {
+  const { data } = JSON.parse(payload.toString());
+  const at = Math.floor(Date.now() / 1000);
+  const stream = { _id: newId(), account: 'demo', device: topic, _t: 'str', protocol: 'mqtt', at, data };
+  await streams.insertOne(stream as never);
 });
 const mqtt = createServer(broker.handle).listen(Number(process.env.MQTT_PORT), '127.0.0.1');
 mqtt.once('listening', () => {

@@ -38,7 +38,7 @@ export function createAccountBrokers(deps: BrokerDeps): AccountBrokers {
     async close() {
       const opened = await openBrokers();
       brokers.clear();
-      for (const broker of opened) await broker.close();
+      for (const broker of opened) broker.close();
     },
   };
 }

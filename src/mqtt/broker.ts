@@ -1,37 +1,30 @@
-import { setMaxListeners } from 'node:events';
+import { once, setMaxListeners } from 'node:events';
 import type { Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
-import { deriveId, readIdTime } from '../db/ids.js';
 import { createNetworkFilter } from '../egress/addresses.js';
-import { AppError } from '../errors.js';
 import { createClientFinder } from '../http/client-address.js';
 import { listen } from '../http/server.js';
 import type { TlsFiles } from '../http/tls-files.js';
-import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import type { Keyring } from '../objects/api-keys.js';
 import type { Ingest } from '../streams/ingest.js';
-import { findStored } from '../streams/store.js';
-import type { BrokerRules } from './account-broker.js';
 import { createAccountBrokers } from './account-brokers.js';
-import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
-import { describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
+import { reasons } from './connection/reasons.js';
+import type { DeviceLink } from './device-link.js';
+import type { PublishResult } from './ingest.js';
 import { createHandshake } from './login/handshake.js';
 import { findWillPermissions } from './login/login.js';
-import { formatName, redactTopic } from './login/login-names.js';
 import type { Verify } from './login/passwords.js';
-import { canPublish, canSubscribe } from './login/permissions.js';
-import { createSessionAuthorizer, type SessionAuthorizer } from './login/session-authorizer.js';
+import { createSessionAuthorizer } from './login/session-authorizer.js';
 import type { Refusal } from './protocol/connect-packet.js';
 import { takeProxyHeader } from './protocol/proxy-header.js';
 import { createTcpServer } from './protocol/tcp-listener.js';
-import { hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
 import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
-import type { RepeatedMessage } from './publish-handler.js';
+import { createRules, ingestMessage, ingestOnce } from './rules.js';
 import { createConnectionList } from './sessions/connection-list.js';
 import { createMessageMemory } from './sessions/message-memory.js';
 import { type PeerEvents, startPeers } from './sessions/peers.js';
@@ -123,6 +116,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     brokers,
     connections,
     stopped: stopped.signal,
+    protocolError: rules.protocolError,
     waitUntilJoined: peers.waitUntilJoined,
   });
   const recheck = async () => {
@@ -225,11 +219,12 @@ export async function startBroker(options: Options): Promise<Broker> {
     async close() {
       stopped.abort();
       for (const server of servers) server.close();
-      for (const { input, stream } of sessions) input === undefined ? stream.destroy() : input.leave();
-      await Promise.all([...sessions].map(({ ended }) => ended));
-      for (const stream of streams) stream.destroy();
+      const ending = [...sessions];
+      for (const session of ending) session.leave(reasons.shutting_down);
+      await Promise.all(ending.map(({ ended }) => ended));
+      await Promise.all([...streams].map(waitForClose));
       await brokers.close();
-      await Promise.all([...sessions].map(({ left }) => left));
+      await Promise.all(ending.map(({ left }) => left));
       await peers
         .close(() => releaseAll(peers.id))
         .catch((error: unknown) => warn('MQTT state not released', { err: error }));
@@ -238,100 +233,10 @@ export async function startBroker(options: Options): Promise<Broker> {
   };
 }
 
-/** Clocks of instances, and of this one before and after it was set, differ by less. */
-const max_clock_difference_s = 3600;
-
-/** Stores streams with ids that derive from that of their message; those of a repeated one that are stored are left out. */
-async function ingestOnce(
-  db: Database,
-  ingest: Ingest,
-  submission: Parameters<Ingest>[0],
-  { id, isRepeated, isWill }: Omit<RepeatedMessage, keyof Message>,
-): Promise<unknown> {
-  const job = { ...submission, isWill };
-  if (id === undefined) return ingest(job);
-  const entries = job.entries.map((entry, index) => ({ ...entry, message: deriveId(id, index) }));
-  if (!isRepeated) return ingest({ ...job, entries });
-  const received_from = Math.min(readIdTime(id) / 1000, job.now) - max_clock_difference_s;
-  const stored = await findStored(db, job.account, entries, received_from);
-  const missing = entries.filter(({ message }) => !stored.has(String(message)));
-  return missing.length > 0 ? ingest({ ...job, entries: missing }) : undefined;
-}
-
-/** Stores what a publish to a topic of a device holds. */
-function ingestMessage(
-  { db, link }: Options,
-  ingest: Ingest,
-  publish: Parameters<typeof ingestPublish>[1],
-): Promise<PublishResult> {
-  if (parseDeviceTopic(publish.topic) === undefined) return ingestPublish(ingest, publish);
-  return ingestDeviceMessage(db, link, { ...publish, now: Math.floor(publish.now) });
-}
-
-function createRules(options: Options, { allows, isFresh }: SessionAuthorizer, warn: LogLine): BrokerRules {
-  const { db, ingest, metrics, clock } = options;
-  const mutex = createKeyedMutex();
-  const inOrder = (session: Session, topic: string, publish: () => Promise<PublishResult>) =>
-    parseDeviceTopic(topic) === undefined ? publish() : mutex(`${session.account} ${topic}`, publish);
-
-  async function publish(session: Session, message: RepeatedMessage): Promise<PublishResult> {
-    try {
-      if (hasTooManyLevels(message.topic))
-        return { drop: 'invalid', field: 'topic', fault: 'must have at most 100 levels' };
-      if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
-        return { drop: 'not_allowed' };
-      const { account, permissions } = session;
-      const ingestWithIds: Ingest = (job) => ingestOnce(db, ingest, job, message);
-      const now = clock() / 1000;
-      const published = await ingestMessage(options, ingestWithIds, { account, permissions, now, ...message });
-      if (!('drop' in published)) session.counts.messages++;
-      return published;
-    } catch (error) {
-      return { drop: 'database', error };
-    }
-  }
-
-  function refuseSubscription(session: Session, filter: string, reason: string, err?: unknown): false {
-    const names = session.names;
-    const topic = redactTopic(filter, session.permissions);
-    const fields = { reason, topic, ...names, ...(err !== undefined && { err }) };
-    warn(`MQTT subscription refused: ${reason}`, fields, err === undefined ? formatName(names) : '');
-    return false;
-  }
-
-  return {
-    // reports of a device are merged in their order
-    publish: (session, message) => inOrder(session, message.topic, () => publish(session, message)),
-    async maySubscribe(session, filter) {
-      try {
-        const isAllowed = await allows(session, ({ permissions }) => canSubscribe(permissions, filter));
-        return isAllowed || refuseSubscription(session, filter, 'not allowed');
-      } catch (error) {
-        return refuseSubscription(session, filter, 'unavailable', error);
-      }
-    },
-    refuseSubscription,
-    isFresh,
-    dropped(sender, dropped, sentTopic) {
-      const { drop, field, fault, error } = dropped;
-      metrics.dropped(drop, field);
-      if ('counts' in sender) sender.counts.drops++;
-      const { permissions, ...source } = sender;
-      const names = 'counts' in sender ? sender.names : source;
-      const topic = sentTopic && redactTopic(sentTopic, permissions);
-      const fields = { ...names, ...(topic && { topic }), ...(fault !== undefined && { fault }) };
-      const err = error instanceof AppError ? (error.cause ?? error) : error;
-      // an outage drops the messages of all clients at once
-      const name = drop === 'database' ? '' : formatName(names);
-      warn(`MQTT message dropped: ${describeDrop(dropped)}`, { ...fields, ...(err !== undefined && { err }) }, name);
-    },
-    published: metrics.published,
-    protocolError(session, reason) {
-      const names = session.names;
-      warn(`MQTT connection closed: ${reason}`, { reason, ...names }, formatName(names));
-    },
-    failed: (error) => warn('MQTT broker failed', { err: error }),
-  };
+/** A connection that has ended closes within a second; one that has not logged in is closed now. */
+async function waitForClose(stream: Duplex): Promise<void> {
+  if (!stream.writableEnded) stream.destroy();
+  if (!stream.closed) await once(stream, 'close');
 }
 
 async function runRecheckLoop(recheck: Broker['recheck'], stopped: AbortSignal, warn: LogLine): Promise<void> {

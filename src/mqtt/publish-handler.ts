@@ -1,15 +1,13 @@
-import type { Aedes, PublishPacket } from 'aedes';
 import type { Id } from '../db/ids.js';
 import { awaitLater } from '../lib/promises.js';
+import type { Acknowledgement, Published } from './connection/connection.js';
+import type { PublishPacket, WillPacket } from './connection/packets.js';
+import { reasons } from './connection/reasons.js';
 import type { Drop, Message, PublishResult } from './ingest.js';
 import type { TopicPermissions } from './login/permissions.js';
-import { setMessageId } from './protocol/message-ids.js';
 import type { AcceptedMessage, MessageStore } from './sessions/message-store.js';
 import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
 import type { Session } from './sessions/session.js';
-
-/** Subscribers cannot reach it, not even with a restored session. */
-const discardTopic = '$SYS/nowhere';
 
 /** A message of a client that may have been stored before. */
 export interface RepeatedMessage extends Message {
@@ -37,13 +35,8 @@ export interface PublishRules {
   failed(error: unknown): void;
 }
 
-/** Stores a publish, then forwards or discards it; `done` acknowledges it, or with an error closes the connection. */
-export type HandlePublish = (
-  session: Session,
-  packet: PublishPacket,
-  done: (error?: Error | null) => void,
-  isWill?: boolean,
-) => void;
+/** Stores a publish, then forwards or discards it. A will has no packet id. */
+export type HandlePublish = (session: Session, packet: PublishPacket | WillPacket) => Promise<Published>;
 
 /** A publish whose streams are stored, or which is dropped. */
 interface Ingested {
@@ -61,21 +54,23 @@ interface Stored {
 }
 
 interface Deps {
-  broker: Aedes;
+  /** Hands a message to the subscribers. @returns a promise while some of them have not read what they have */
+  route(message: AcceptedMessage): Promise<unknown> | undefined;
   messageStore: MessageStore;
   rules: PublishRules;
   newId: () => Id;
 }
 
-const payloadOf = ({ payload }: PublishPacket) => (typeof payload === 'string' ? Buffer.from(payload) : payload);
-const packetIdOf = ({ messageId }: PublishPacket) => messageId ?? 0;
+const accepted: Acknowledgement = { reason: reasons.success };
+const packetIdOf = (packet: PublishPacket | WillPacket) => ('packet_id' in packet ? packet.packet_id : 0);
 
 /** Creates the handler. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
-export function createPublishHandler({ broker, messageStore, rules, newId }: Deps): HandlePublish {
-  async function ingest(session: Session, packet: PublishPacket, isWill: boolean): Promise<Ingested> {
-    const message = { isWill, topic: packet.topic, payload: payloadOf(packet) };
-    // a will has no packet id
-    if (packet.qos !== 2 || isWill)
+export function createPublishHandler({ route, messageStore, rules, newId }: Deps): HandlePublish {
+  async function ingest(session: Session, packet: PublishPacket | WillPacket): Promise<Ingested> {
+    const { topic, payload, qos } = packet;
+    const isWill = !('packet_id' in packet);
+    const message = { isWill, topic, payload };
+    if (qos !== 2 || isWill)
       return { id: undefined, result: await rules.publish(session, { ...message, id: undefined, isRepeated: false }) };
     session.received ??= createReceivedPackets(newId);
     const { message: id, isRepeated, isDone } = await session.received.receive(packetIdOf(packet));
@@ -84,18 +79,22 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
   }
 
   /** Begins to store a publish for absent clients. @throws what the database throws */
-  async function store(session: Session, packet: PublishPacket, ingested: Promise<Ingested>): Promise<Stored> {
+  async function store(
+    session: Session,
+    packet: PublishPacket | WillPacket,
+    ingested: Promise<Ingested>,
+  ): Promise<Stored> {
     const { id, result } = await ingested;
     if (result === 'repeated') return { result, messages: [], writes: [] };
-    const { topic, qos, retain } = packet;
+    const { topic, payload, qos, retain } = packet;
     // most messages are in no queue, and an id takes as long as the rest of this function
     const nameMessage = (topicOfMessage: string, part = '') =>
       messageStore.isShared(topicOfMessage) ? `${id ?? newId()}${part}` : '';
-    const itself: AcceptedMessage = { id: nameMessage(topic), topic, payload: payloadOf(packet), qos, retain };
+    const itself: AcceptedMessage = { id: nameMessage(topic), topic, payload, qos, retain };
     if ('drop' in result) {
       rules.dropped(session, result, topic);
       // an empty payload is no stream, but deletes the retained message
-      const isDeletion = result.drop === 'invalid' && retain && itself.payload.length === 0;
+      const isDeletion = result.drop === 'invalid' && retain && payload.length === 0;
       return { result, messages: [], writes: isDeletion ? [awaitLater(messageStore.retain(itself))] : [] };
     }
     rules.published();
@@ -112,48 +111,58 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
     return { result, messages, writes };
   }
 
-  /** Waits until a publish is stored and lets aedes go on. @throws Error if it is not: the client then sends it again */
-  async function settle(session: Session, packet: PublishPacket, storing: Promise<Stored>): Promise<void> {
+  /** Waits until a publish is stored and hands it to the subscribers. @throws Error if it is not stored: the client sends it again */
+  async function settle(
+    session: Session,
+    packet: PublishPacket | WillPacket,
+    storing: Promise<Stored>,
+  ): Promise<Published> {
     const { result, messages, writes } = await storing;
     if (result !== 'repeated' && 'drop' in result) {
       if (session.revoked || (result.drop === 'database' && packet.qos > 0)) throw new ReportedError(result.drop);
     }
     await Promise.all(writes);
     if (packet.qos === 2) await session.received?.finish(packetIdOf(packet));
-    if (result === 'repeated') return;
-    if ('forward' in result && result.forward === 'itself') {
-      for (const { id } of messages) setMessageId(packet, id);
-      return;
+    const delivered: Promise<unknown>[] = [];
+    for (const message of messages) {
+      const read = awaitLater(route(message));
+      if (read !== undefined) delivered.push(read);
     }
-    packet.topic = discardTopic;
-    packet.payload = Buffer.alloc(0);
-    packet.retain = false;
-    for (const { id, ...message } of messages) {
-      const forwarded: PublishPacket = { ...message, cmd: 'publish', dup: false };
-      setMessageId(forwarded, id);
-      broker.publish(forwarded, () => undefined);
-    }
+    const busy = delivered.length > 0 && { delivered: awaitLater(Promise.all(delivered)) };
+    return { acknowledgement: acknowledge(result), ...busy };
   }
 
-  function report(session: Session, packet: PublishPacket, error: unknown): void {
+  /** Closes the connection, unless the message was of QoS 0: the client sends it again. */
+  function report(session: Session, { topic, qos }: PublishPacket | WillPacket, error: unknown): Published {
     if (error instanceof TooManyPackets) rules.protocolError(session, error.message);
-    else if (!(error instanceof ReportedError)) rules.dropped(session, { drop: 'database', error }, packet.topic);
-    if (packet.qos > 0 || session.revoked) throw error;
+    else if (!(error instanceof ReportedError)) rules.dropped(session, { drop: 'database', error }, topic);
+    if (qos > 0 || session.revoked)
+      session.end(error instanceof TooManyPackets ? reasons.receive_maximum : reasons.busy);
+    return {};
   }
 
-  return (session, packet, done, isWill = false) => {
-    const ingested = awaitLater(ingest(session, packet, isWill));
+  return (session, packet) => {
+    const ingested = awaitLater(ingest(session, packet));
     const storing = awaitLater(session.storeQueue.then(() => store(session, packet, ingested)));
     session.storeQueue = storing.then(
       () => undefined,
       () => undefined,
     );
-    session.publishQueue = session.publishQueue
-      .then(() => settle(session, packet, storing))
-      .catch((error: unknown) => report(session, packet, error))
-      .then(() => done(), done)
-      .catch(rules.failed);
+    const published = awaitLater(
+      session.publishQueue
+        .then(() => settle(session, packet, storing))
+        .catch((error: unknown) => report(session, packet, error)),
+    );
+    session.publishQueue = awaitLater(published.then(() => undefined));
+    return published;
   };
+}
+
+function acknowledge(result: PublishResult | 'repeated'): Acknowledgement {
+  if (result === 'repeated' || !('drop' in result)) return accepted;
+  const { drop, field = '', fault } = result;
+  if (drop === 'not_allowed') return { reason: reasons.not_authorized };
+  return { reason: reasons.invalid_payload, text: JSON.stringify({ [field]: fault }) };
 }
 
 /** A failure that was reported as dropped message. */

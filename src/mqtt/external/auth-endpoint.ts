@@ -74,14 +74,14 @@ export function mqttAuthRouter(options: Options): Router {
 
   function reportDenial(question: string, params: URLSearchParams, { refusal, ...found }: Denial): void {
     if (question === 'user' && refusal !== 'not allowed') metrics.refused(refusal);
-    const [username = '', password = '', clientId = '', key = ''] = [
+    const [username = '', password = '', client_id = '', key = ''] = [
       'username',
       'password',
       'client_id',
       'routing_key',
     ].map((name) => params.get(name) ?? '');
     const topic = redactTopic(key.replaceAll('.', '/'));
-    const names = describeConnect({ username, password: Buffer.from(password), clientId }, found);
+    const names = describeConnect({ username, password: Buffer.from(password), client_id }, found);
     const fields = { question, reason: refusal, ...(topic && { topic }), ...names };
     warn(`MQTT authorization denied: ${refusal}`, fields, refusal === 'unavailable' ? '' : formatName(names));
   }

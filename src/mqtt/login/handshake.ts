@@ -1,16 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
-import type { IConnectPacket } from 'mqtt-packet';
 import { coalesce } from '../../lib/coalesce.js';
 import { awaitLater } from '../../lib/promises.js';
 import type { LogLine } from '../../lib/rate-limited-log.js';
 import type { AccountBrokers } from '../account-brokers.js';
+import { encodeDisconnect } from '../connection/encode.js';
+import { findPublishes } from '../connection/frames.js';
+import { createOutbox } from '../connection/outbox.js';
+import type { ConnectPacket } from '../connection/packets.js';
+import { type Reason, reasons } from '../connection/reasons.js';
 import type { DropReason } from '../ingest.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from '../protocol/connect-packet.js';
-import { findPublishes } from '../protocol/packet-limits.js';
 import { isTopic } from '../protocol/topics.js';
 import type { ConnectionList } from '../sessions/connection-list.js';
-import { type Session, waitForEnd } from '../sessions/session.js';
+import type { Session } from '../sessions/session.js';
 import { createWill } from '../sessions/wills.js';
 import { findCertifiedDevice } from './client-certificate.js';
 import { type LoggedIn, type LoginDeps, logIn, type RefusedLogin } from './login.js';
@@ -25,6 +28,8 @@ interface Options extends LoginDeps {
   sessions: Set<Session>;
   authorizer: SessionAuthorizer;
   brokers: AccountBrokers;
+  /** Reports a client that closes its own connection by what it does. */
+  protocolError(session: Session, error: string): void;
   connections: ConnectionList;
   /** Waits until other instances know this one. */
   waitUntilJoined(): Promise<void>;
@@ -32,7 +37,6 @@ interface Options extends LoginDeps {
 }
 
 interface NewConnection {
-  stream: Duplex;
   ip: string;
   request: ConnectRequest;
 }
@@ -61,15 +65,24 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     try {
       await options.waitUntilJoined();
       if (options.stopped.aborted) return { refusal: 'unavailable' };
-      const session = openSession(options, { ...connection, login, checked, admitted: () => admitted });
-      const enter = async () => (await options.brokers.of(login.account)).admit(session, request);
-      const admitted = awaitLater(enter());
-      const refusal = await admitted;
-      if (refusal !== undefined) return { refusal, ...session.names };
-      options.connections.add(session, ip, options.clock() / 1000);
-      return undefined;
+      const session = openSession(options, { ...connection, login, checked });
+      const refusal = await admitSession(session, request);
+      if (refusal === undefined) options.connections.add(session, ip, options.clock() / 1000);
+      return refusal;
     } catch (err) {
       return { refusal: 'unavailable', err };
+    }
+  }
+
+  async function admitSession(session: Session, request: ConnectRequest): Promise<RefusedLogin | undefined> {
+    try {
+      const refusal = await (await options.brokers.of(session.account)).admit(session, request);
+      if (refusal === undefined) return undefined;
+      session.outbox.abandon();
+      return { refusal, ...session.names };
+    } catch (error) {
+      session.outbox.abandon();
+      throw error;
     }
   }
 
@@ -90,7 +103,7 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
         refuseConnection(stream, refusal, level);
       };
       if ('unsupported_level' in request) return refuse({ refusal: 'version' }, request.unsupported_level);
-      const refused = await admit({ stream, ip, request });
+      const refused = await admit({ ip, request });
       if (refused === undefined) return;
       for (const _ of findPublishes(request.input.release()))
         metrics.dropped(refused.refusal === 'unavailable' ? 'database' : 'not_allowed');
@@ -102,19 +115,19 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
 }
 
 /** @returns the reason to refuse the connection before the login, or undefined */
-function validateConnect({ protocolVersion, clientId, clean, will }: IConnectPacket): Refusal | undefined {
-  if (clientId.length > max_client_id_length) return 'client id';
-  if (clientId === '' && (protocolVersion === 3 || clean === false)) return 'client id';
-  if (will !== undefined && ((will.qos ?? 0) > 2 || !isTopic(will.topic))) return 'will';
+function validateConnect({ level, client_id, clean, will }: ConnectPacket): Refusal | undefined {
+  if (client_id.length > max_client_id_length) return 'client id';
+  if (client_id === '' && (level === 3 || (level === 4 && !clean))) return 'client id';
+  if (will !== undefined && !isTopic(will.topic)) return 'will';
   return undefined;
 }
 
 async function attemptLogin(
   options: Options,
   queue: LoginQueue,
-  { stream, ip, request: { packet, input } }: NewConnection,
+  { ip, request: { stream, packet, input } }: NewConnection,
 ): Promise<RefusedLogin | LoggedIn> {
-  const { username = '', password = '' } = packet;
+  const { username, password } = packet;
   const { gone: signal } = input;
   const certified = findCertifiedDevice(stream);
   const login = { username, password: password.toString(), certified, signal };
@@ -130,51 +143,49 @@ async function attemptLogin(
 interface NewSession extends NewConnection {
   login: LoggedIn;
   checked: number;
-  /** Settles when the broker serves the session, or does not. */
-  admitted(): Promise<unknown>;
 }
 
 function openSession(
-  { db, sessions, metrics, authorizer, warn }: Options,
-  { stream, ip, request: { packet }, login, checked, admitted }: NewSession,
+  { db, sessions, metrics, authorizer, protocolError, warn }: Options,
+  { ip, request: { stream, packet }, login, checked }: NewSession,
 ): Session {
   const connection = randomUUID();
-  const connOf = async () => {
-    await admitted().catch(() => undefined);
-    return session.input?.conn;
-  };
-  const ended = awaitLater(waitForEnd(stream, connOf));
+  const { level, keep_alive_s, properties, will } = packet;
+  const outbox = createOutbox(stream, () => {
+    protocolError(session, 'it does not read');
+    end(reasons.quota);
+  });
+  const end = (reason: Reason) =>
+    outbox.close(level === 5 && session.isConnected ? encodeDisconnect(reason) : undefined);
   const session: Session = {
     ...login,
     names: describeConnect(packet, { ...describeOwner(login), ip }),
-    client_id: packet.clientId || connection,
-    hasClientId: packet.clientId !== '',
+    client_id: packet.client_id || connection,
     connection,
-    stream,
-    input: undefined,
+    connect: { level, keep_alive_s, properties, will },
+    outbox,
     checked,
-    ended,
+    ended: outbox.ended,
     left: awaitLater(leave().catch((error: unknown) => warn('MQTT session could not be closed', { err: error }))),
     revoked: false,
+    isConnected: false,
     publishQueue: Promise.resolve(),
     subscriptions: new Map(),
     storeQueue: Promise.resolve(),
-    inputMemory: undefined,
-    isResumed: false,
     queue: undefined,
-    deviceFeed: undefined,
-    openFeed: undefined,
-    will: createWill(db, connection, packet.will),
+    will: createWill(db, connection, will),
     received: undefined,
     counts: { messages: 0, drops: 0 },
     refresh: coalesce(() => authorizer.refresh(session)),
+    end,
+    leave: end,
   };
   sessions.add(session);
   metrics.connections(sessions.size);
   return session;
 
   async function leave(): Promise<void> {
-    await ended;
+    await outbox.ended;
     sessions.delete(session);
     metrics.connections(sessions.size);
     await Promise.all([session.queue?.close(), session.will.take()]);

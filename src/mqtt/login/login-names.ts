@@ -1,4 +1,4 @@
-import type { IConnectPacket } from 'mqtt-packet';
+import type { ConnectPacket } from '../connection/packets.js';
 import { isKeyLevel, type TopicPermissions } from './permissions.js';
 
 /** Names of a login and its connection for the log. A username that is an API key is never one of them. */
@@ -32,14 +32,14 @@ export function describeUnknown(username: string, password: string): LoginNames 
 
 /** Names the client of a CONNECT packet, by what the login has found out. A client id may hold the key too. */
 export function describeConnect(
-  { username = '', password, clientId }: Pick<IConnectPacket, 'username' | 'password' | 'clientId'>,
+  { username, password, client_id: sent }: Pick<ConnectPacket, 'username' | 'password' | 'client_id'>,
   found: LoginNames,
 ): LoginNames {
   const { username: verified, device, key_id } = found;
-  const mayBeKey = key_id !== undefined || (device === undefined && String(password ?? '') === '');
+  const mayBeKey = key_id !== undefined || (device === undefined && password.length === 0);
   const isKey = mayBeKey && username !== '' && verified === undefined;
-  const client_id = (isKey ? clientId.replaceAll(username, '***') : clientId).slice(0, max_length);
-  const unknown = isKey ? {} : describeUnknown(username, String(password ?? ''));
+  const client_id = (isKey ? sent.replaceAll(username, '***') : sent).slice(0, max_length);
+  const unknown = isKey ? {} : describeUnknown(username, password.toString());
   return { ...(client_id !== '' && { client_id }), ...unknown, ...found };
 }
 

@@ -2,6 +2,7 @@ import type { Database } from '../../db/database.js';
 import { type AreAncestorsEnabled, findEnabled } from '../../objects/ancestors.js';
 import { findValidKeys, hasExpired, type Keyring, type KeyUser, type ValidKey } from '../../objects/api-keys.js';
 import { isScopeSufficient } from '../../schema/operation.js';
+import { reasons } from '../connection/reasons.js';
 import type { Refusal } from '../protocol/connect-packet.js';
 import { parseStreamTopic } from '../protocol/topics.js';
 import type { Session } from '../sessions/session.js';
@@ -259,7 +260,7 @@ export function applyAuthorization(
   const authorization = authorizations.get(session.owner);
   if (authorization === undefined || isPasswordChanged(session.permissions, authorization)) {
     session.revoked = true;
-    session.stream.destroy();
+    session.end(reasons.not_authorized);
     if (authorization !== undefined) return 'password';
     return gone.has(session.owner) ? 'does not exist' : 'disabled';
   }

@@ -1,22 +1,22 @@
 import type { Duplex } from 'node:stream';
-import { generate, type IConnectPacket, type Packet, parser } from 'mqtt-packet';
-import { closeGently, createPacketSplitter } from './packet-limits.js';
-import { findProtocolError, readProtocolVersion } from './packet-validation.js';
+import { encodeRefusal } from '../connection/encode.js';
+import { createFrameReader } from '../connection/frames.js';
+import { closeGently } from '../connection/outbox.js';
+import { type ConnectPacket, type Level, parsePacket, readProtocol } from '../connection/packets.js';
 import { holdInput, type PendingInput } from './pending-input.js';
 
 const connect_limit_ms = 10_000;
 const connect_type = 0x10;
-/** Set in the level by bridges of mosquitto. */
-const bridge_flag = 0x80;
-/** The level of each protocol name that is served. */
-const servedLevels: ReadonlyMap<string, number> = new Map([
-  ['MQIsdp', 3],
-  ['MQTT', 4],
+/** The levels of each protocol name that are served. */
+const servedLevels: ReadonlyMap<string, readonly number[]> = new Map([
+  ['MQIsdp', [3]],
+  ['MQTT', [4]],
 ]);
 
 /** The CONNECT packet of a connection that waits for its login. */
 export interface ConnectRequest {
-  packet: IConnectPacket;
+  stream: Duplex;
+  packet: ConnectPacket;
   input: PendingInput;
 }
 
@@ -35,7 +35,7 @@ export function readConnect(
   reserve: (bytes: number) => boolean,
 ): Promise<ConnectRequest | UnsupportedConnect> {
   return new Promise((resolve, reject) => {
-    const split = createPacketSplitter();
+    const split = createFrameReader();
     const chunks: Buffer[] = [];
     const fail = (reason: string) => {
       detach();
@@ -62,11 +62,12 @@ export function readConnect(
 
     function receive(chunk: Buffer): void {
       try {
-        const packet = addChunk(chunk);
-        if (packet === undefined) return;
-        const parsed = parseConnect(packet);
+        const bytes = addChunk(chunk);
+        if (bytes === undefined) return;
+        const packet = parseConnect(bytes);
         detach();
-        resolve('unsupported_level' in parsed ? parsed : { packet: parsed, input: holdInput(stream, chunks, reserve) });
+        const rest = Buffer.concat(chunks).subarray(bytes.length);
+        resolve('unsupported_level' in packet ? packet : { stream, packet, input: holdInput(stream, rest, reserve) });
       } catch (error) {
         detach();
         reject(error);
@@ -78,36 +79,12 @@ export function readConnect(
 }
 
 /** @throws Error for a malformed packet */
-function parseConnect(bytes: Buffer): IConnectPacket | UnsupportedConnect {
-  const { name, level } = readProtocolVersion(bytes);
-  const servedLevel = servedLevels.get(name);
-  if (servedLevel === undefined) throw new Error('malformed');
-  if ((level & ~bridge_flag) !== servedLevel) return { unsupported_level: level };
-  const protocolError = findProtocolError(bytes);
-  if (protocolError !== undefined) throw new Error(protocolError);
-  let packet: IConnectPacket | undefined;
-  const reader = parser();
-  reader.on('packet', (parsed: Packet) => {
-    if (parsed.cmd === 'connect') packet = parsed;
-  });
-  reader.on('error', () => {
-    packet = undefined;
-  });
-  reader.parse(bytes);
-  if (packet === undefined) throw new Error('malformed');
-  return packet;
-}
-
-/**
- * Removes the credentials from the CONNECT packet at the beginning of `received`: aedes keeps it as long as the connection
- * lasts. @param packet the same one, parsed
- */
-export function removeCredentials(
-  received: Buffer,
-  { username: _username, password: _password, ...packet }: IConnectPacket,
-): Buffer {
-  const [connect] = createPacketSplitter()(received).packets;
-  return Buffer.concat([generate(packet), received.subarray(connect?.length)]);
+function parseConnect(bytes: Buffer): ConnectPacket | UnsupportedConnect {
+  const { name, level } = readProtocol(bytes);
+  const levels = servedLevels.get(name);
+  if (levels === undefined) throw new Error('malformed');
+  if (!levels.includes(level)) return { unsupported_level: level };
+  return parsePacket(bytes, level as Level) as ConnectPacket;
 }
 
 /** Reasons to refuse a login, the label `reason` of `mqtt_logins_refused_total`, with return codes (MQTT 3.1.1 §3.2.2.3). */
@@ -131,7 +108,5 @@ export type Refusal = keyof typeof refusals;
 
 /** Sends a CONNACK with the reason and closes the connection. */
 export function refuseConnection(stream: Duplex, refusal: Refusal, protocol_level: number): void {
-  // the CONNACK of MQTT 5 has another layout: reason 0x84, unsupported protocol version
-  const unsupported = Buffer.from([0x20, 3, 0, 0x84, 0]);
-  closeGently(stream, protocol_level === 5 ? unsupported : Buffer.from([0x20, 2, 0, refusals[refusal]]));
+  closeGently(stream, encodeRefusal(protocol_level === 5 ? 0x84 : refusals[refusal], protocol_level));
 }

@@ -1,14 +1,14 @@
 import type { Duplex } from 'node:stream';
-import { findPublishes } from './packet-limits.js';
+import { findPublishes } from '../connection/frames.js';
 
-/** Of what comes before the login no more is read: aedes handles all of it at once. */
+/** No more is read before the login. */
 const max_pending_bytes = 64 * 1024;
 
 /** The bytes of a connection that waits for its login. */
 export interface PendingInput {
   /** Aborts when the client is gone and has left no message. */
   readonly gone: AbortSignal;
-  /** Stops reading. @returns all bytes received so far, CONNECT included */
+  /** Stops reading. @returns all bytes received after CONNECT */
   release(): Buffer;
 }
 
@@ -16,12 +16,8 @@ export interface PendingInput {
  * Keeps reading while a login is pending, because a paused stream does not report that its client has left.
  * @param reserve reserves memory for the next bytes; the connection is closed if it returns false
  */
-export function holdInput(
-  stream: Duplex,
-  received: readonly Buffer[],
-  reserve: (bytes: number) => boolean,
-): PendingInput {
-  const chunks = [...received];
+export function holdInput(stream: Duplex, received: Buffer, reserve: (bytes: number) => boolean): PendingInput {
+  const chunks = [received];
   const gone = new AbortController();
   let pending_bytes = 0;
 

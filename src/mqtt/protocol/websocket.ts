@@ -5,7 +5,7 @@ import { connect as connectTls } from 'node:tls';
 import { createWebSocketStream, WebSocketServer } from 'ws';
 import { createNetworkFilter } from '../../egress/addresses.js';
 import { createClientFinder, type FindClient } from '../../http/client-address.js';
-import { packet_limit_bytes } from './packet-limits.js';
+import { packet_limit_bytes } from '../connection/frames.js';
 import { formatProxyHeader } from './proxy-header.js';
 
 /** Handles the `upgrade` event of an HTTP server. */

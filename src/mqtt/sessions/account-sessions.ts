@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../db/database.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
+import { reasons } from '../connection/reasons.js';
 import { ownerOfClientIds } from '../login/login.js';
 import type { AccountChange } from '../store/changes.js';
 import { deleteQueue, type QueueLength } from '../store/queue.js';
@@ -206,7 +207,7 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
   /** Closes the connections of a client id that is connected to another instance now. */
   function endReplaced(record: SessionRecord, { _id, previous }: StoredSession): void {
     const replaced = [...record.live];
-    for (const { stream } of replaced) stream.destroy();
+    for (const session of replaced) session.end(reasons.taken_over);
     const report = async () => {
       await Promise.all(replaced.map(({ left }) => left));
       if (previous?.instance === peers.id) await removePrevious(db, _id, previous.connection);
@@ -291,7 +292,7 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
     const subscriptions = session === undefined ? [] : subscriptionsOf(session);
     const state = { ...record.state, subscriptions, version: nextVersion(record.state) };
     if (await save(record, state)) return put(record, state, true);
-    for (const { stream } of record.live) stream.destroy();
+    for (const session of record.live) session.end(reasons.taken_over);
     await reload(client_id);
   }
 

@@ -1,5 +1,6 @@
 import { createBatcher } from '../../db/batching/batcher.js';
 import type { Database } from '../../db/database.js';
+import { reasons } from '../connection/reasons.js';
 import { type ConnectionChange, findEnding, writeConnections } from '../store/connections.js';
 import type { Peers } from './peers.js';
 import type { Session } from './session.js';
@@ -74,7 +75,7 @@ export function createConnectionList({ db, peers, stopped, failed }: Deps): Conn
     },
     async refresh() {
       const ending = new Set(await findEnding(db, peers.id));
-      for (const { connection, stream } of stored.keys()) if (ending.has(connection)) stream.destroy();
+      for (const session of stored.keys()) if (ending.has(session.connection)) session.end(reasons.administrative);
       if (++refreshes % refreshes_per_count === 0) await storeCounts();
     },
   };

@@ -1,9 +1,10 @@
 import type { CommandRef } from '../../commands/store.js';
 import type { DesiredMessage } from '../../device-state/store.js';
 import { coalesce } from '../../lib/coalesce.js';
+import { reasons } from '../connection/reasons.js';
 import type { DeviceLink } from '../device-link.js';
 import { formatDeviceTopic, isCovering, parseDeviceTopic } from '../protocol/topics.js';
-import { type DeliveredPacket, findGrantedQos } from './delivery.js';
+import { findGrantedQos, type StoredDelivery } from './delivery.js';
 import type { DeviceFeed, Session } from './session.js';
 
 /** More commands are sent once the client acknowledges. */
@@ -16,47 +17,37 @@ const max_remembered = 10_000;
 interface Deps {
   link: DeviceLink;
   session: Session;
-  /** Resolves when the client may get messages. */
-  connected: Promise<void>;
-  /** Takes the next packet id of the connection. */
-  takePacketId(): number;
-  deliver(packet: DeliveredPacket): Promise<void>;
+  /** Resolves when the message is sent, or the connection has ended. */
+  deliver(message: StoredDelivery): Promise<void>;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }
 
 /** Opens the feed of a connection. */
 export function openDeviceFeed(deps: Deps): DeviceFeed {
-  const { link, session, connected, takePacketId, deliver } = deps;
+  const { link, session, deliver } = deps;
   const { account } = session;
   /** Commands sent on this connection, by device, and how to send the next ones. */
   const sent = new Map<string, { ids: Set<string>; send: () => Promise<void> }>();
   /** The last desired state sent on this connection, by the key of the device. */
   const versions = new Map<string, number>();
-  const unacknowledged = new Map<number, CommandRef>();
+  const unacknowledged = new Set<CommandRef>();
   let waiting_bytes = 0;
   /** Commands that are read to be sent. */
   let loading = 0;
   let makeRoom: () => void = () => undefined;
   let room: Promise<void> | undefined;
   /** States are sent one after the other. */
-  let stateQueue = connected;
+  let stateQueue: Promise<void> = Promise.resolve();
 
   /** The next connection gets what this one missed. */
   function fail(error: unknown): void {
     deps.failed(error);
-    session.stream.destroy();
-  }
-
-  function nextPacketId(): number {
-    for (;;) {
-      const packet_id = takePacketId();
-      if (!unacknowledged.has(packet_id) && session.queue?.isInUse(packet_id) !== true) return packet_id;
-    }
+    session.end(reasons.busy);
   }
 
   async function waitForRoom(): Promise<void> {
-    while (unacknowledged.size + loading >= max_unacknowledged && !session.stream.destroyed) {
+    while (unacknowledged.size + loading >= max_unacknowledged && session.outbox.isOpen) {
       room ??= new Promise((resolve) => {
         makeRoom = () => {
           room = undefined;
@@ -74,13 +65,10 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   ): Promise<boolean> {
     const { retain, ref } = options;
     const qos = findGrantedQos(session.subscriptions, topic, 1);
-    if (qos === undefined || session.stream.destroyed) return false;
-    const packet: DeliveredPacket = { cmd: 'publish', topic, payload: Buffer.from(json), qos, retain, dup: false };
-    if (qos > 0 && ref !== undefined) {
-      packet.messageId = nextPacketId();
-      unacknowledged.set(packet.messageId, ref);
-    }
-    await Promise.race([deliver(packet), session.ended]);
+    if (qos === undefined || !session.outbox.isOpen) return false;
+    if (qos > 0 && ref !== undefined) unacknowledged.add(ref);
+    const origin = ref && { command: ref };
+    await deliver({ topic, payload: Buffer.from(json), qos, retain, dup: false, origin });
     return true;
   }
 
@@ -97,7 +85,6 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   }
 
   async function sendCommands(device: string, ids: Set<string>): Promise<void> {
-    await connected;
     const node = await link.findDevice(account, device);
     if (node === undefined) return;
     const open = (await link.openCommands.findRefs(node)) ?? [];
@@ -137,7 +124,7 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   /** Reads each state when the client has read the one before. */
   async function publishStored(devices: readonly string[]): Promise<void> {
     for (const device of devices) {
-      if (session.stream.destroyed) return;
+      if (!session.outbox.isOpen) return;
       const message = await link.desiredStates.find({ account, device });
       if (message !== undefined) await publishState(message, true);
     }
@@ -145,7 +132,7 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
 
   function sendState(message: DesiredMessage): void {
     waiting_bytes += message.json.length;
-    if (waiting_bytes > max_waiting_bytes) session.stream.destroy();
+    if (waiting_bytes > max_waiting_bytes) session.end(reasons.quota);
     enqueueState(() => {
       waiting_bytes -= message.json.length;
       return publishState(message, false);
@@ -179,18 +166,15 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
     follow,
     wakeCommands,
     sendState,
-    acknowledge(packet_id) {
-      const ref = unacknowledged.get(packet_id);
-      if (ref === undefined) return false;
-      unacknowledged.delete(packet_id);
+    acknowledge(ref) {
+      unacknowledged.delete(ref);
       makeRoom();
       link.markSent(ref).catch(fail);
-      return true;
     },
     catchUp() {
       for (const filter of session.subscriptions.keys()) follow(filter, Promise.resolve());
     },
-    end: () => void session.stream.destroy(),
+    end: () => session.end(reasons.busy),
   };
 }
 

@@ -1,4 +1,6 @@
+import { awaitLater } from '../../lib/promises.js';
 import { createShares, type Release, type Shares } from '../../lib/shares.js';
+import type { InputMemory } from '../connection/input.js';
 
 /** Bytes that a connection has sent and that are not stored yet, and bytes that it has not read (reference/limits.md#values). */
 export const max_session_bytes = 1024 * 1024;
@@ -24,22 +26,8 @@ export function toOwnPayload<Payload extends Buffer | string>(payload: Payload):
   return typeof payload !== 'string' && payload.length * 2 < payload.buffer.byteLength ? Buffer.from(payload) : payload;
 }
 
-/** The bytes that a connection has sent and that the broker holds. */
-export interface InputMemory {
-  /** Sets the function to call when the connection may be read again. */
-  onRoom(readOn: () => void): void;
-  /** Reports whether the connection may be read. */
-  hasRoom(): boolean;
-  /** Counts a chunk. @returns undefined, or if it does not fit, a promise that rejects if it never will */
-  add(bytes: number): Promise<void> | undefined;
-  /** Notes a PUBLISH that goes to the broker. */
-  begin(bytes: number): void;
-  /** Calls back once no PUBLISH is with the broker. */
-  whenIdle(callback: () => void): void;
-  /** The oldest PUBLISH was handed to the subscribers. */
-  finishOldest(): void;
-  /** The broker needs no memory for a packet any more. */
-  finish(bytes: number): void;
+/** The bytes of a connection that the broker holds, until it is closed. */
+export interface CountedInput extends InputMemory {
   /** Ends the count: everything is given back when the broker has stored it. */
   close(): void;
 }
@@ -51,16 +39,14 @@ interface Connection {
 }
 
 /** Counts the bytes of a connection in the pool of all. */
-export function countInput(shares: Shares, connection: Connection): InputMemory {
+export function countInput(shares: Shares, connection: Connection): CountedInput {
   const chunks: { bytes: number; release: Release }[] = [];
-  const publishes: number[] = [];
   let isClosed = false;
   /** Created by the first wait: most connections never wait. */
   let left: AbortController | undefined;
   let held_bytes = 0;
   let isWaiting = false;
   let readOn: () => void = () => undefined;
-  let onIdle: () => void = () => undefined;
 
   function hold(bytes: number, release: Release): void {
     if (isClosed) release();
@@ -91,13 +77,6 @@ export function countInput(shares: Shares, connection: Connection): InputMemory 
     if (isFull && hasRoom()) readOn();
   }
 
-  function callIfIdle(): void {
-    if (publishes.length > 0) return;
-    const callback = onIdle;
-    onIdle = () => undefined;
-    callback();
-  }
-
   return {
     onRoom(callback) {
       readOn = callback;
@@ -109,15 +88,6 @@ export function countInput(shares: Shares, connection: Connection): InputMemory 
       if (release === undefined) return waitForRoom(bytes);
       hold(bytes, release);
       return undefined;
-    },
-    begin: (bytes) => void publishes.push(bytes),
-    whenIdle(callback) {
-      onIdle = callback;
-      callIfIdle();
-    },
-    finishOldest() {
-      finish(publishes.shift() ?? 0);
-      callIfIdle();
     },
     finish,
     close() {
@@ -137,8 +107,8 @@ const max_undelivered_bytes = max_session_bytes * 0.625;
 interface ForwardedDelivery<Message> {
   /** Takes memory for a message that waits. */
   tryTake(bytes: number): Release | undefined;
-  /** Hands a message to the subscribers; `done` when they have read it. */
-  emit(message: Message, done: () => void): void;
+  /** Hands a message to the subscribers. @returns a promise while some of them have not read what they have */
+  route(message: Message): Promise<unknown> | undefined;
   onFull(message: Message): void;
 }
 
@@ -149,29 +119,27 @@ interface ForwardedDelivery<Message> {
  */
 export function createForwardedDelivery<Message extends { payload: Buffer; qos: number }>({
   tryTake,
-  emit,
+  route,
   onFull,
 }: ForwardedDelivery<Message>): (message: Message) => void {
   const waiting: { message: Message; release: Release | undefined }[] = [];
   let undelivered_bytes = 0;
-  let isEmitting = false;
 
-  function emitWaiting(max_bytes: number): void {
-    // a message without subscribers is done before `emit` returns
-    if (isEmitting) return;
-    isEmitting = true;
+  function routeWaiting(max_bytes: number): void {
     while (undelivered_bytes < max_bytes) {
       const next = waiting.shift();
       if (next === undefined) break;
       next.release?.();
       const bytes = memorySizeOf(next.message);
+      const delivered = awaitLater(route(next.message));
+      if (delivered === undefined) continue;
       undelivered_bytes += bytes;
-      emit(next.message, () => {
+      const finishOne = () => {
         undelivered_bytes -= bytes;
-        emitWaiting(max_undelivered_bytes);
-      });
+        routeWaiting(max_undelivered_bytes);
+      };
+      delivered.then(finishOne, finishOne);
     }
-    isEmitting = false;
   }
 
   return (message) => {
@@ -181,6 +149,6 @@ export function createForwardedDelivery<Message extends { payload: Buffer; qos: 
       return;
     }
     waiting.push({ message: { ...message, payload: toOwnPayload(message.payload) }, release });
-    emitWaiting(release === undefined ? Number.POSITIVE_INFINITY : max_undelivered_bytes);
+    routeWaiting(release === undefined ? Number.POSITIVE_INFINITY : max_undelivered_bytes);
   };
 }

@@ -10,8 +10,6 @@ interface ReceivedPacket {
   isOwn: boolean;
   /** The message is stored. */
   isDone: boolean;
-  /** The message has reached the subscribers. */
-  isForwarded: boolean;
 }
 
 /** A client does not release its packet ids. */
@@ -34,11 +32,8 @@ export interface ReceivedPackets {
   receive(packet_id: number): Promise<Receipt>;
   /** Records that the message is stored. */
   finish(packet_id: number): Promise<void>;
-  /** Records that the message has reached the subscribers. */
-  setForwarded(packet_id: number): void;
-  isWaitingToBeForwarded(packet_id: number): boolean;
-  has(packet_id: number): boolean;
-  release(packet_id: number): Promise<void>;
+  /** Forgets a packet id. @returns whether it was known */
+  release(packet_id: number): Promise<boolean>;
 }
 
 /** The packet ids of a persistent session in the database. */
@@ -56,7 +51,7 @@ export function createReceivedPackets(newId: () => Id, stored?: StoredPackets): 
     if (stored !== undefined) await stored.submit(createChange(queueIdOf(stored.session, packet_id)));
   };
   for (const { packet_id, message, done } of stored?.packets ?? [])
-    packets.set(packet_id, { message, isOwn: false, isDone: done, isForwarded: done });
+    packets.set(packet_id, { message, isOwn: false, isDone: done });
 
   return {
     async receive(packet_id) {
@@ -69,7 +64,7 @@ export function createReceivedPackets(newId: () => Id, stored?: StoredPackets): 
       }
       if (packets.size >= max_received) throw new TooManyPackets();
       const message = newId();
-      packets.set(packet_id, { message, isOwn: true, isDone: false, isForwarded: false });
+      packets.set(packet_id, { message, isOwn: true, isDone: false });
       await submit(packet_id, (_id) => ({ _id, packet_id, message, done: false, at: new Date() }));
       return { message, isRepeated: false, isDone: false };
     },
@@ -79,18 +74,10 @@ export function createReceivedPackets(newId: () => Id, stored?: StoredPackets): 
       await submit(packet_id, (_id) => ({ _id, done: true }));
       packet.isDone = true;
     },
-    setForwarded(packet_id) {
-      const packet = packets.get(packet_id);
-      if (packet !== undefined) packet.isForwarded = true;
-    },
-    isWaitingToBeForwarded(packet_id) {
-      const packet = packets.get(packet_id);
-      return packet?.isDone === true && !packet.isForwarded;
-    },
-    has: (packet_id) => packets.has(packet_id),
     async release(packet_id) {
-      packets.delete(packet_id);
+      const isKnown = packets.delete(packet_id);
       await submit(packet_id, (_id) => ({ _id, released: true }));
+      return isKnown;
     },
   };
 }

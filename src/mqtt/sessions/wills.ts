@@ -1,6 +1,6 @@
-import type { IConnectPacket } from 'mqtt-packet';
 import type { Database } from '../../db/database.js';
 import { awaitLater } from '../../lib/promises.js';
+import type { WillPacket } from '../connection/packets.js';
 import { canPublish, type TopicPermissions } from '../login/permissions.js';
 import { saveWill, withdrawWill } from '../store/wills.js';
 
@@ -20,7 +20,7 @@ export interface SessionWill {
 }
 
 /** Creates the will of a connection that is not stored. */
-export function createWill(db: Database, connection: string, will: IConnectPacket['will']): SessionWill {
+export function createWill(db: Database, connection: string, will: WillPacket | undefined): SessionWill {
   let stored: Promise<void> | undefined;
   let taken: Promise<boolean> | undefined;
 
@@ -33,8 +33,7 @@ export function createWill(db: Database, connection: string, will: IConnectPacke
     async store({ account, owner, permissions }, instance) {
       const topic = will && willTopic(permissions, will.topic);
       if (will === undefined || topic === undefined || taken !== undefined) return;
-      const { qos = 0, retain = false } = will;
-      const payload = Buffer.from(will.payload);
+      const { payload, qos, retain } = will;
       stored = awaitLater(saveWill(db, { _id: connection, instance, account, owner, topic, payload, qos, retain }));
       await stored;
     },

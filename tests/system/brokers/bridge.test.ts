@@ -4,10 +4,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, it } from '@jest/globals';
-import { Aedes } from 'aedes';
 import mqtt, { type MqttClient } from 'mqtt';
+import { openBareBroker } from '../../../scripts/support/bare-broker.js';
 import { findProgram } from '../../../scripts/support/service-process.js';
 import type { Database } from '../../../src/db/database.js';
 import { type LeasedJob, releaseLease, takeLease } from '../../../src/db/leased-job.js';
@@ -36,30 +35,14 @@ afterEach(async () => {
   await service.stop();
 });
 
-interface Outgoing {
-  outgoingStream(client: object): Readable;
-}
-
-/** aedes repeats messages without the DUP flag, which MQTT 3.1.1 §3.3.1.1 demands and other brokers set. */
-function markRepeatedMessages(broker: Aedes): void {
-  const { persistence } = broker as unknown as { persistence: Outgoing };
-  const outgoingStream = persistence.outgoingStream.bind(persistence);
-  persistence.outgoingStream = (client) =>
-    outgoingStream(client).map((packet: { messageId?: number }) => ({
-      ...packet,
-      dup: packet.messageId !== undefined,
-    }));
-}
-
 /** Starts an external broker that accepts every login. @returns its port */
 async function external(): Promise<number> {
-  const broker = await Aedes.createBroker();
-  markRepeatedMessages(broker);
+  const broker = openBareBroker();
   const server = createServer(broker.handle);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  closers.push(async () => {
-    await new Promise<void>((resolve) => broker.close(() => resolve()));
+  closers.push(() => {
+    broker.close();
     server.close();
   });
   return (server.address() as AddressInfo).port;

@@ -1,0 +1,128 @@
+import type { Database } from '../db/database.js';
+import { deriveId, readIdTime } from '../db/ids.js';
+import { AppError } from '../errors.js';
+import { createKeyedMutex } from '../lib/keyed-mutex.js';
+import type { LogLine } from '../lib/rate-limited-log.js';
+import type { Ingest } from '../streams/ingest.js';
+import { findStored } from '../streams/store.js';
+import type { ClientRules } from './client.js';
+import { reasons } from './connection/reasons.js';
+import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
+import { type DropReason, describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
+import { formatName, redactTopic } from './login/login-names.js';
+import { canPublish, canSubscribe } from './login/permissions.js';
+import type { SessionAuthorizer } from './login/session-authorizer.js';
+import { hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
+import type { RepeatedMessage } from './publish-handler.js';
+import type { Session } from './sessions/session.js';
+
+interface RulesOptions {
+  db: Database;
+  ingest: Ingest;
+  link: DeviceLink;
+  metrics: { dropped(reason: DropReason, field?: string): void; published(): void };
+  /** Epoch milliseconds. */
+  clock: () => number;
+}
+
+/** Clocks of instances, and of this one before and after it was set, differ by less. */
+const max_clock_difference_s = 3600;
+
+/** Stores streams with ids that derive from that of their message; those of a repeated one that are stored are left out. */
+export async function ingestOnce(
+  db: Database,
+  ingest: Ingest,
+  submission: Parameters<Ingest>[0],
+  { id, isRepeated, isWill }: Omit<RepeatedMessage, keyof Message>,
+): Promise<unknown> {
+  const job = { ...submission, isWill };
+  if (id === undefined) return ingest(job);
+  const entries = job.entries.map((entry, index) => ({ ...entry, message: deriveId(id, index) }));
+  if (!isRepeated) return ingest({ ...job, entries });
+  const received_from = Math.min(readIdTime(id) / 1000, job.now) - max_clock_difference_s;
+  const stored = await findStored(db, job.account, entries, received_from);
+  const missing = entries.filter(({ message }) => !stored.has(String(message)));
+  return missing.length > 0 ? ingest({ ...job, entries: missing }) : undefined;
+}
+
+/** Stores what a publish to a topic of a device holds. */
+export function ingestMessage(
+  { db, link }: Pick<RulesOptions, 'db' | 'link'>,
+  ingest: Ingest,
+  publish: Parameters<typeof ingestPublish>[1],
+): Promise<PublishResult> {
+  if (parseDeviceTopic(publish.topic) === undefined) return ingestPublish(ingest, publish);
+  return ingestDeviceMessage(db, link, { ...publish, now: Math.floor(publish.now) });
+}
+
+/** Creates the rules of all sessions of a process. */
+export function createRules(options: RulesOptions, { allows, isFresh }: SessionAuthorizer, warn: LogLine): ClientRules {
+  const { db, ingest, metrics, clock } = options;
+  const mutex = createKeyedMutex();
+  const inOrder = (session: Session, topic: string, publish: () => Promise<PublishResult>) =>
+    parseDeviceTopic(topic) === undefined ? publish() : mutex(`${session.account} ${topic}`, publish);
+
+  async function publish(session: Session, message: RepeatedMessage): Promise<PublishResult> {
+    try {
+      if (hasTooManyLevels(message.topic))
+        return { drop: 'invalid', field: 'topic', fault: 'must have at most 100 levels' };
+      if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
+        return { drop: 'not_allowed' };
+      const { account, permissions } = session;
+      const ingestWithIds: Ingest = (job) => ingestOnce(db, ingest, job, message);
+      const now = clock() / 1000;
+      const published = await ingestMessage(options, ingestWithIds, { account, permissions, now, ...message });
+      if (!('drop' in published)) session.counts.messages++;
+      return published;
+    } catch (error) {
+      return { drop: 'database', error };
+    }
+  }
+
+  function refuseSubscription(session: Session, filter: string, reason: string, err?: unknown): void {
+    const names = session.names;
+    const topic = redactTopic(filter, session.permissions);
+    const fields = { reason, topic, ...names, ...(err !== undefined && { err }) };
+    warn(`MQTT subscription refused: ${reason}`, fields, err === undefined ? formatName(names) : '');
+  }
+
+  return {
+    // reports of a device are merged in their order
+    publish: (session, message) => inOrder(session, message.topic, () => publish(session, message)),
+    async findRefusals(session, filters) {
+      const isGranted = (filter: string) => canSubscribe(session.permissions, filter);
+      try {
+        await allows(session, () => filters.every(isGranted));
+        return filters.map((filter) => {
+          if (!session.revoked && isFresh(session) && isGranted(filter)) return undefined;
+          refuseSubscription(session, filter, 'not allowed');
+          return reasons.not_authorized;
+        });
+      } catch (error) {
+        for (const filter of filters) refuseSubscription(session, filter, 'unavailable', error);
+        return filters.map(() => reasons.unspecified);
+      }
+    },
+    refuseSubscription,
+    isFresh,
+    dropped(sender, dropped, sentTopic) {
+      const { drop, field, fault, error } = dropped;
+      metrics.dropped(drop, field);
+      if ('counts' in sender) sender.counts.drops++;
+      const { permissions, ...source } = sender;
+      const names = 'counts' in sender ? sender.names : source;
+      const topic = sentTopic && redactTopic(sentTopic, permissions);
+      const fields = { ...names, ...(topic && { topic }), ...(fault !== undefined && { fault }) };
+      const err = error instanceof AppError ? (error.cause ?? error) : error;
+      // an outage drops the messages of all clients at once
+      const name = drop === 'database' ? '' : formatName(names);
+      warn(`MQTT message dropped: ${describeDrop(dropped)}`, { ...fields, ...(err !== undefined && { err }) }, name);
+    },
+    published: metrics.published,
+    protocolError(session, reason) {
+      const names = session.names;
+      warn(`MQTT connection closed: ${reason}`, { reason, ...names }, formatName(names));
+    },
+    failed: (error) => warn('MQTT broker failed', { err: error }),
+  };
+}

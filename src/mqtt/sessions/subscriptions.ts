@@ -1,0 +1,168 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { awaitLater } from '../../lib/promises.js';
+import type { RequestedFilter, SubscribePacket } from '../connection/packets.js';
+import { reasons } from '../connection/reasons.js';
+import type { StoredSubscription } from '../store/sessions.js';
+import { type Delivery, findGrantedQos } from './delivery.js';
+import type { DeviceFeeds } from './device-feeds.js';
+import { isFed } from './device-feeds.js';
+import type { FilterTree } from './filter-tree.js';
+import type { RetainedMessages } from './retained-messages.js';
+import type { DeviceFeed, GrantedSubscription, Session } from './session.js';
+
+/** Filters that are looked at in one turn of the event loop. */
+const filters_per_turn = 500;
+/** The topics of a device, 100 of its own and six of the service, and filters over them. */
+const max_subscriptions = 200;
+
+/** Clients of this process that get a message. */
+export type Subscribers = FilterTree<Delivery>;
+
+export interface SubscriptionRules {
+  /** Decides about filters. @returns a reason code for each that is refused, undefined for the others */
+  findRefusals(session: Session, filters: readonly string[]): Promise<readonly (number | undefined)[]>;
+  refuseSubscription(session: Session, filter: string, reason: string): void;
+  /** Reports an error that no caller awaits. */
+  failed(error: unknown): void;
+}
+
+interface Deps {
+  session: Session;
+  delivery: Delivery;
+  rules: SubscriptionRules;
+  subscribers: Subscribers;
+  retained: RetainedMessages;
+  deviceFeeds: DeviceFeeds;
+  openFeed(): DeviceFeed;
+  /** Stores the subscriptions; concurrent calls share a write. @throws what the database throws */
+  save(): Promise<void>;
+}
+
+/** The subscriptions of a connection. */
+export interface Subscriptions {
+  /** Grants filters one after the other, calls back with a code for each, and sends what is retained. */
+  subscribe(packet: SubscribePacket, granted: (codes: readonly number[]) => void): Promise<void>;
+  /** @returns a code for each filter */
+  unsubscribe(filters: readonly string[]): Promise<readonly number[]>;
+  /** Takes over the subscriptions of a persistent session that are still allowed. */
+  restore(stored: readonly StoredSubscription[]): Promise<void>;
+  /** Begins to deliver what they cover. */
+  start(): void;
+  close(): void;
+  readonly feed: DeviceFeed | undefined;
+}
+
+const isGranted = (code: number | undefined) => code !== undefined && code < reasons.unspecified;
+
+/** Creates the subscriptions of a connection that has none yet. */
+export function createSubscriptions(deps: Deps): Subscriptions {
+  const { session, delivery, rules, subscribers, retained, deviceFeeds } = deps;
+  const { outbox, subscriptions } = session;
+  let feed: DeviceFeed | undefined;
+  /** Filters are granted in the order of their packets, and stored together. */
+  let granting: Promise<unknown> = Promise.resolve();
+  let sending: Promise<void> = Promise.resolve();
+
+  function follow(filter: string): void {
+    if (!isFed(filter) || !outbox.isOpen) return;
+    feed ??= deps.openFeed();
+    deviceFeeds.follow(feed, filter);
+  }
+
+  function put(filter: string, granted: GrantedSubscription): void {
+    subscriptions.set(filter, granted);
+    if (outbox.isOpen) subscribers.add(filter, delivery, granted.qos);
+  }
+
+  function remove(filter: string): boolean {
+    subscribers.remove(filter, delivery);
+    if (feed !== undefined) deviceFeeds.unfollow(feed, filter);
+    return subscriptions.delete(filter);
+  }
+
+  /** @returns the code of a filter that is granted or refused */
+  function grant({ filter, qos }: RequestedFilter, refusal: number | undefined): number {
+    if (refusal !== undefined) return refusal;
+    if (!subscriptions.has(filter) && subscriptions.size >= max_subscriptions) {
+      rules.refuseSubscription(session, filter, 'too many');
+      return reasons.quota;
+    }
+    put(filter, { levels: filter.split('/'), qos });
+    return qos;
+  }
+
+  async function grantAll({ filters }: SubscribePacket): Promise<number[]> {
+    const names = filters.map(({ filter }) => filter);
+    const refusals = await rules.findRefusals(session, names);
+    const codes: number[] = [];
+    for (const [index, requested] of filters.entries()) {
+      codes.push(grant(requested, refusals[index]));
+      if (index % filters_per_turn === filters_per_turn - 1) await nextTurn();
+    }
+    return codes;
+  }
+
+  async function sendRetained(filters: readonly string[]): Promise<void> {
+    for await (const { topic, payload, qos } of retained.find(filters)) {
+      if (!outbox.isOpen) return;
+      const granted = findGrantedQos(subscriptions, topic, qos);
+      if (granted === undefined) continue;
+      await delivery.deliverStored({ topic, payload, qos: granted, retain: true, dup: false, origin: undefined });
+    }
+  }
+
+  return {
+    async subscribe(packet, granted) {
+      const before = new Map(subscriptions);
+      try {
+        const grants = awaitLater(granting.then(() => grantAll(packet)));
+        granting = grants.catch(() => undefined);
+        const codes = await grants;
+        if (codes.some(isGranted)) await deps.save();
+        granted(codes);
+        const filters = packet.filters.flatMap(({ filter }, index) => (isGranted(codes[index]) ? [filter] : []));
+        for (const filter of filters) follow(filter);
+        sending = sending.then(() => sendRetained(filters)).catch(rules.failed);
+        await sending;
+      } catch (error) {
+        rules.failed(error);
+        for (const { filter } of packet.filters) {
+          const previous = before.get(filter);
+          if (previous === undefined) remove(filter);
+          else put(filter, previous);
+        }
+        granted(packet.filters.map(() => reasons.unspecified));
+      }
+    },
+    async unsubscribe(filters) {
+      const removing = awaitLater(granting.then(() => filters.map(remove)));
+      granting = removing;
+      const found = await removing;
+      const saved = awaitLater(deps.save().catch(rules.failed));
+      if (session.queue !== undefined) await saved;
+      return found.map((isFound) => (isFound ? reasons.success : reasons.no_subscription_existed));
+    },
+    async restore(stored) {
+      const refusals = await rules.findRefusals(
+        session,
+        stored.map(({ topic }) => topic),
+      );
+      for (const [index, { topic, qos }] of stored.entries())
+        if (refusals[index] === undefined) subscriptions.set(topic, { levels: topic.split('/'), qos });
+      if (subscriptions.size < stored.length) await deps.save();
+    },
+    start() {
+      for (const [filter, { qos }] of subscriptions) {
+        subscribers.add(filter, delivery, qos);
+        follow(filter);
+      }
+    },
+    close() {
+      for (const filter of subscriptions.keys()) subscribers.remove(filter, delivery);
+      if (feed !== undefined) deviceFeeds.leave(feed);
+    },
+    get feed() {
+      return feed;
+    },
+  };
+}
