@@ -77,7 +77,9 @@ import { seriesEndpoints } from './streams/series-endpoints.js';
 import { createStreamSource } from './streams/stream-tail.js';
 import { createStreamRate, type StreamRate, streamRateEndpoints } from './traffic/stream-rate.js';
 import type { SenderDeps } from './webhooks/attempt.js';
+import { createDescriber } from './webhooks/describe.js';
 import { webhookEndpoints } from './webhooks/endpoints.js';
+import { openMailer } from './webhooks/mailer.js';
 
 /** Operations of some types beyond their declaration, by collection. */
 const hooksByType: ReadonlyMap<string, ResourceHooks> = new Map([[device.plural, { isForDevices: true }]]);
@@ -169,15 +171,20 @@ export function createApp(deps: AppDeps): App {
     },
   };
   const isSelectedByFilter = createEventFilter(store);
+  // the port that PORT 0 picks is known once the server listens
+  const formatPublicUrl = () => config.public_url.replace(/:0$/, () => `:${findPort(server) ?? 0}`);
+  const consoleUrl = () => (deps.console_dir === undefined ? undefined : `${formatPublicUrl()}/console`);
+  const { smtp_url, smtp_from } = config;
   const webhookSender: SenderDeps = {
+    describe: createDescriber(store, consoleUrl),
+    consoleUrl,
+    mailer: smtp_url && smtp_from && openMailer(smtp_url, smtp_from),
     isOn: config.webhooks === 'on',
     vault,
     network: openNetwork({ allow_nets: config.webhook_allow_nets, variable: 'WEBHOOK_ALLOW_NETS', resolve }),
     clock,
     isSelectedByFilter,
   };
-  // the port that PORT 0 picks is known once the server listens
-  const formatPublicUrl = () => config.public_url.replace(/:0$/, () => `:${findPort(server) ?? 0}`);
   const endpointDeps: EndpointDeps = { store, base_path, yieldTurn: createYieldQueue() };
   const admission = createAdmission(deps.answer_limit_ms);
   const operations = [

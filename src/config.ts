@@ -3,15 +3,7 @@ import { z } from 'zod';
 import { isSecureAddress } from './egress/addresses.js';
 import { StartError } from './errors.js';
 import { findMisspelled } from './lib/misspelled-variables.js';
-import { decodePercent } from './lib/percent-decoding.js';
-
-/** An external broker and the service's credentials there. */
-export interface BridgeConfig {
-  /** Without credentials. */
-  url: string;
-  username: string;
-  password: string;
-}
+import { parseBridge, parseSender, parseSmtpServer } from './lib/server-addresses.js';
 
 function integerBetween(min: number, max: number) {
   const digits = new RegExp(`^\\d{1,${String(max).length}}$`);
@@ -27,14 +19,8 @@ const commaSeparated = z.string().transform((text) =>
     .filter((part) => part !== ''),
 );
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((text, context): BridgeConfig => {
-  const url = new URL(text);
-  const [username, password] = [url.username, url.password].map(decodePercent);
-  if (!username || !password) return context.addIssue('must hold user and password') ?? z.NEVER;
-  url.username = '';
-  url.password = '';
-  return { url: url.href, username, password };
-});
+const parsedBy = <T>(parse: (text: string) => T | undefined) =>
+  z.string().transform((text, context): T => parse(text) ?? context.addIssue('is malformed') ?? z.NEVER);
 const networks = commaSeparated.pipe(z.array(z.string().refine((network) => ipaddr.isValidCIDR(network))));
 const days = z.union([off, integerBetween(1, 99_999)]);
 const tileParts = ['{z}', '{x}', '{y}'];
@@ -206,7 +192,7 @@ export const variables = {
       'secret with which RabbitMQ calls [`/mqtt-auth/`](../external-broker.md#rabbitmq), at least 16 characters; unset: 404',
   },
   MQTT_BRIDGE_URL: {
-    type: z.union([z.literal('').transform(() => []), commaSeparated.pipe(z.array(bridge).min(1))]),
+    type: z.union([z.literal('').transform(() => []), commaSeparated.pipe(z.array(parsedBy(parseBridge)).min(1))]),
     expected: 'an address such as mqtts://USER:PASSWORD@HOST:8883; several comma-separated',
     fallback: '',
     meaning:
@@ -244,11 +230,23 @@ export const variables = {
     fallback: '',
     meaning: 'networks beyond public addresses that [webhooks](webhooks.md#1612-addresses) may reach',
   },
+  SMTP_URL: {
+    type: parsedBy(parseSmtpServer),
+    expected: 'an address such as smtp://USER:PASSWORD@HOST:587 or smtps://HOST',
+    meaning:
+      '[mail server](../operations.md#mail) of notifications: `smtp://` (port 587, STARTTLS where it is offered) or `smtps://` (port 465), user and password percent-encoded; set with the next one',
+  },
+  SMTP_FROM: {
+    type: parsedBy(parseSender),
+    expected: 'an address such as alarms@example.com or Alarms <alarms@example.com>',
+    meaning: 'sender of mails: an address, or a name and the address in `<>`',
+  },
   WEBHOOKS: {
     type: z.enum(['on', 'off']),
     expected: 'on or off',
     fallback: 'on',
-    meaning: '`off` sends no [webhook](webhooks.md#1613-switched-off), for rehearsals on a restored copy',
+    meaning:
+      '`off` sends no [webhook or notification](webhooks.md#1613-switched-off), for rehearsals on a restored copy',
   },
   CONSOLE: {
     type: z.enum(['on', 'off']),

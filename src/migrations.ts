@@ -15,7 +15,7 @@ import { reportIndexOf } from './objects/device-deadlines.js';
 import { measured_paths, measuredPathsOf } from './objects/measured-paths.js';
 import { gravityOf, severities } from './resources/alarm-states.js';
 import { deadlineKinds } from './resources/device/status.js';
-import { alarm, alarmrule, command, device, event, model, resources, topic } from './resources/index.js';
+import { alarm, alarmrule, command, device, event, model, resources, topic, webhook } from './resources/index.js';
 import { bySuffixedPath, findSuffixedPaths } from './resources/suffixed-paths.js';
 import { buildSearchText } from './schema/search.js';
 import { upgradeStreams } from './streams/upgrade.js';
@@ -42,6 +42,7 @@ export const migrations: readonly Migration[] = [
   { id: 'suffixed-paths', run: addSuffixedPaths },
   { id: 'measured-path-slots', run: (db) => dropIndex(db, measured_paths, 'account_1_slot_1') },
   { id: 'retained-parents', run: upgradeRetained },
+  { id: 'webhook-formats', run: addWebhookFormats },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
@@ -179,6 +180,12 @@ async function addSuffixedPaths(db: DatabaseAccess): Promise<void> {
       const suffixed_paths = findSuffixedPaths(properties);
       return suffixed_paths.length === 0 ? undefined : { suffixed_paths };
     });
+}
+
+/** Webhooks of before formats are for programs. */
+async function addWebhookFormats(db: DatabaseAccess): Promise<void> {
+  const change = { $set: { format: 'standard', digest_s: 0 } };
+  await db.collection(webhook.plural).updateMany({ format: { $exists: false } } as object, change);
 }
 
 const chunk_size = 5000;

@@ -15,6 +15,8 @@ export type IsSelectedByFilter = (
   event: Pick<StoredEvent, '_id' | 'account' | 'type' | 'at' | 'id_developer' | AncestorField>,
 ) => Promise<boolean>;
 
+/** Events of devices that a filter passes. */
+const ofDevices = /^(?:device|state|command|config|streams|alarm)\./;
 const removed = `${device.name}.${device.events?.delete}`;
 
 /**
@@ -23,7 +25,7 @@ const removed = `${device.name}.${device.events?.delete}`;
  */
 export function createEventFilter(store: Store): IsSelectedByFilter {
   return async (filter, { _id, account, type, at, id_developer, ...names }) => {
-    if (!type.startsWith(`${device.name}.`)) return false;
+    if (!ofDevices.test(type)) return false;
     const ancestors = Object.fromEntries(ancestorFields.map((field) => [field, names[field]])) as Ancestors;
     const scope = { store, account, now: at, limit: undefined };
     const isAmong = async (atClusterTime?: mongo.Timestamp) =>

@@ -13,7 +13,7 @@ import { objectQueryOf, parseObjectQuery } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, type Scope, wouldChange } from '../schema/operation.js';
 import { parseQuery } from '../schema/query.js';
-import { describeIdentifier, type Resource } from '../schema/resource.js';
+import { describeIdentifier, type ListedType, type Resource } from '../schema/resource.js';
 import type { Endpoint, RequestContext } from './context.js';
 import { parseIfMatch } from './entity-tags.js';
 import { createListing } from './list-request.js';
@@ -38,8 +38,10 @@ export interface ResourceHooks {
   createdDetails?: Schema;
   /** Finds an object. @throws AppError notFound (4041) */
   show?(ctx: RequestContext, id: string): Promise<Bson>;
-  /** Completes the values of an update. */
-  prepareUpdate?(ctx: RequestContext, values: Values): Promise<Values>;
+  /** Changes an object by `write`. @returns the object after it */
+  update?(ctx: RequestContext, values: Values, write: (values: Values) => Promise<Bson>): Promise<Bson>;
+  /** The details of an update, if they have more than the object. */
+  updated?: ListedType;
 }
 
 /** Creates the endpoints of a resource (reference/resources.md#operations), the lists of its children included. */
@@ -129,7 +131,7 @@ function createShowing(
 
 function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
   const { name, plural, title, messages } = resource;
-  const { scope = 'write', prepareUpdate } = hooks;
+  const { scope = 'write', update = (_ctx, values, write) => write(values), updated = resource } = hooks;
   return {
     operationId: `update${title}`,
     method: 'put',
@@ -140,14 +142,15 @@ function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
     scope,
     ...(!isPlaced(plural) && refusesLimited),
     body: { schema: describeBody(resource, true), updating: true, limit_bytes: body_limit_bytes },
-    result: { kind: 'status', success: 'updated', message: messages.updated, details: resource },
+    result: { kind: 'status', success: 'updated', message: messages.updated, details: updated },
     handle: (ctx) =>
       withSentNames(resource, ctx.body, async () => {
         const acceptVersions = parseIfMatch(ctx.request.headers['if-match']);
-        const { values: changes, version } = parseUpdate(resource, ctx.body);
+        const { values, version } = parseUpdate(resource, ctx.body);
         const acceptedVersions = acceptVersions(version);
-        const values = prepareUpdate === undefined ? changes : await prepareUpdate(ctx, changes);
-        return { document: await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions }) };
+        const write = (complete: Values) =>
+          updateResource(ctx, resource, idOf(resource, ctx), { values: complete, acceptedVersions });
+        return { document: await update(ctx, values, write) };
       }),
   };
 }

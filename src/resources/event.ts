@@ -90,8 +90,7 @@ const computedMembers: ComputedMembers = {
  * nothing in the hierarchy.
  */
 function conditionsOfLimit(types: readonly StoredType[]): NonNullable<ListedType['forLimited']> {
-  const ofDevices = types.filter((listed) => listed.name === 'device' || isOfDevice(listed));
-  const subjects = [...new Set(eventTypesOf(ofDevices).map((type) => type.slice(0, type.indexOf('.'))))];
+  const subjects = deviceSubjectsOf(types);
   return ({ field, id_developer, created_ms }) => {
     const names = field === 'id_device' ? subjects : [field.slice('id_'.length)];
     const ofObject = { id_developer: { $eq: id_developer }, resource: { $in: names } };
@@ -100,6 +99,12 @@ function conditionsOfLimit(types: readonly StoredType[]): NonNullable<ListedType
     if (field === 'id_device') return { ...ofObject, ...sinceCreation };
     return { $or: [{ [field]: { $eq: id_developer } }, ofObject], ...sinceCreation };
   };
+}
+
+/** The resources whose events are about a device. */
+export function deviceSubjectsOf(types: readonly StoredType[]): string[] {
+  const ofDevices = types.filter((listed) => listed.name === 'device' || isOfDevice(listed));
+  return [...new Set(eventTypesOf(ofDevices).map((type) => type.slice(0, type.indexOf('.'))))];
 }
 
 /** Reports whether objects of a type, and so their events, name a device. */

@@ -9,7 +9,7 @@ import { device } from './device/index.js';
 import { deviceconfig } from './device-config.js';
 import { devicestate } from './device-state.js';
 import { devicevalue, valuereview } from './device-value.js';
-import { defineEvents } from './event.js';
+import { defineEvents, deviceSubjectsOf } from './event.js';
 import { group } from './group.js';
 import { filestore } from './linked-storage.js';
 import { model } from './model.js';
@@ -67,6 +67,9 @@ const others = [
   webhookstate,
 ];
 export const event = defineEvents([...resources, ...others]);
+
+/** The resources whose events are about a device. */
+export const deviceSubjects: ReadonlySet<string> = new Set(deviceSubjectsOf([...resources, ...others]));
 
 /** The stored types. */
 export const collections: readonly (StoredType | ListedType)[] = [...resources, ...others, event];

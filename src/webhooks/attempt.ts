@@ -2,12 +2,17 @@ import type { IncomingMessage } from 'node:http';
 import { Webhook } from 'standardwebhooks';
 import { type Network, toEgressFault } from '../egress/network.js';
 import type { IsSelectedByFilter } from '../events/device-filter.js';
+import { parseMailto } from '../lib/mail-addresses.js';
 import { runWithTimeLimit } from '../lib/time-limit.js';
 import type { Vault } from '../lib/vault.js';
 import { event } from '../resources/index.js';
 import { writeObject } from '../serialize/object.js';
 import { projectionOf } from '../serialize/projections.js';
-import type { Attempt, OutgoingEvent } from './deliveries.js';
+import type { Attempt, Parcel, SentParcel } from './deliveries.js';
+import type { Describe } from './describe.js';
+import { writers } from './formats/formats.js';
+import type { Mailer } from './mailer.js';
+import { type TextMessage, writeBody } from './message.js';
 import { openSigningSecrets } from './secrets.js';
 import type { StoredWebhook } from './store.js';
 
@@ -18,6 +23,11 @@ export interface SenderDeps {
   /** Epoch milliseconds. */
   clock: () => number;
   isSelectedByFilter: IsSelectedByFilter;
+  describe: Describe;
+  /** Address of the console; undefined: there is none. */
+  consoleUrl: () => string | undefined;
+  /** Absent without SMTP_URL and SMTP_FROM. */
+  mailer: Mailer | undefined;
   /** False with WEBHOOKS=off. */
   isOn: boolean;
 }
@@ -32,41 +42,89 @@ interface AttemptOptions {
 
 /** Bytes of an answer that are read before the connection is closed. */
 const max_answer_bytes = 64 * 1024;
+const commonHeaders = { 'User-Agent': 'device-platform-webhooks' };
 const projection = projectionOf(event, 'list');
 
+type Outcome = Omit<SentParcel, 'attempt'> & Pick<Attempt, 'status' | 'error'>;
+
 /**
- * Sends an event to the receiver of a webhook, signed by Standard Webhooks (reference/webhooks.md#requests). The result
- * has an `error` unless a status of 2xx came in time, and the answer was not broken off.
+ * Sends a parcel to the receiver of a webhook (reference/webhooks.md#requests). The attempt has an `error` unless a status
+ * of 2xx came in time, and the answer was not broken off; or unless the mail server took it for every address.
  * @throws AppError exception (5032) if the secret cannot be opened; the signal's reason if it ended the attempt
  */
-export async function sendEvent(
-  { vault, network, clock }: SenderDeps,
+export async function sendParcel(
+  deps: SenderDeps,
   target: StoredWebhook,
-  { stored: { _id: id, type }, bson }: OutgoingEvent,
+  parcel: Parcel,
   { attempt, timeout_ms, signal }: AttemptOptions,
-): Promise<Attempt> {
-  const began_at = clock();
+): Promise<SentParcel> {
+  const began_at = deps.clock();
   const started = performance.now();
-  const secrets = await openSigningSecrets(vault, target, began_at / 1000);
-  const body = writeObject(bson, projection, 'json', { now: began_at / 1000, inherited: new Map() }).toString();
-  const sent_at = new Date(began_at);
-  const headers = {
-    'Content-Type': 'application/json',
-    'User-Agent': 'device-platform-webhooks',
-    'webhook-id': id,
-    'webhook-timestamp': String(Math.floor(began_at / 1000)),
-    'webhook-signature': secrets.map((secret) => new Webhook(secret).sign(id, sent_at, body)).join(' '),
-  };
-  const result = { event: id, type, at: began_at / 1000, attempt };
-  const request = { account: target.account, method: 'POST', headers, body };
-  const outcome = await runWithTimeLimit(timeout_ms, signal, (limit) =>
-    exchange(network, new URL(target.url), { ...request, signal: limit }),
-  );
+  const send = await prepare(deps, target, parcel, began_at);
+  const { status, error, ...outcome } = await runWithTimeLimit(timeout_ms, signal, send);
   signal.throwIfAborted();
-  return { ...result, ...outcome, took_ms: Math.round(performance.now() - started) };
+  const { _id: event, type } = parcel.event.stored;
+  const { count } = parcel.digest ?? {};
+  const took_ms = Math.round(performance.now() - started);
+  const result = { event, type, ...(count !== undefined && { count }), at: began_at / 1000, attempt };
+  return {
+    attempt: { ...result, ...(status !== undefined && { status }), ...(error !== undefined && { error }), took_ms },
+    ...outcome,
+  };
 }
 
-type Outcome = Pick<Attempt, 'status' | 'error'>;
+/** Writes what is sent, and returns the function that sends it. */
+async function prepare(deps: SenderDeps, target: StoredWebhook, parcel: Parcel, now_ms: number) {
+  const { network, mailer, describe } = deps;
+  const { account, url, format } = target;
+  if (format === 'standard') {
+    const request = await sign(deps, target, parcel, now_ms);
+    return (signal: AbortSignal) => exchange(network, new URL(url), { ...request, signal });
+  }
+  const message = parcel.digest?.message ?? (await describe(account, parcel.event));
+  const listed = parseMailto(url, Number.POSITIVE_INFINITY);
+  if (listed !== undefined) {
+    // the webhook may have other addresses by now
+    const addresses = [...new Set(listed)].filter((address) => parcel.addresses?.includes(address) ?? true);
+    return (signal: AbortSignal) => post(mailer, { account, addresses, message, signal });
+  }
+  const { type, headers, body, query } = writers[format](message);
+  const address = new URL(url);
+  for (const [name, value] of Object.entries(query ?? {})) address.searchParams.set(name, value);
+  const request = { account, method: 'POST', headers: { ...commonHeaders, 'Content-Type': type, ...headers }, body };
+  return (signal: AbortSignal) => exchange(network, address, { ...request, signal });
+}
+
+/** Builds the request of Standard Webhooks. */
+async function sign({ vault }: SenderDeps, target: StoredWebhook, { event }: Parcel, now_ms: number) {
+  const { _id: id } = event.stored;
+  const secrets = await openSigningSecrets(vault, target, now_ms / 1000);
+  const body = writeObject(event.bson, projection, 'json', { now: now_ms / 1000, inherited: new Map() }).toString();
+  const sent_at = new Date(now_ms);
+  const headers = {
+    ...commonHeaders,
+    'Content-Type': 'application/json',
+    'webhook-id': id,
+    'webhook-timestamp': String(Math.floor(now_ms / 1000)),
+    'webhook-signature': secrets.map((secret) => new Webhook(secret).sign(id, sent_at, body)).join(' '),
+  };
+  return { account: target.account, method: 'POST', headers, body };
+}
+
+interface Letter {
+  account: string;
+  addresses: readonly string[];
+  message: TextMessage;
+  signal: AbortSignal;
+}
+
+/** Sends a message by mail. It is delivered if one address was served, and has failed for good if none will be. */
+async function post(mailer: Mailer | undefined, { message, ...letter }: Letter): Promise<Outcome> {
+  if (mailer === undefined) return { error: 'SMTP_URL and SMTP_FROM are not set' };
+  const { left, refused, error } = await mailer.send({ ...letter, subject: message.title, text: writeBody(message) });
+  const isDelivered = left.length + refused.length < letter.addresses.length;
+  return { addresses: left, isDelivered, ...(error !== undefined && { error }) };
+}
 
 async function exchange(network: Network, url: URL, request: Parameters<Network['send']>[1]): Promise<Outcome> {
   let status: number | undefined;

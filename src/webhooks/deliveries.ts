@@ -6,6 +6,7 @@ import { eventsOf } from '../events/store.js';
 import type { Bson } from '../objects/page.js';
 import type { StoredEvent } from '../resources/event.js';
 import { delivery, event, webhookretry, webhookstate } from '../resources/index.js';
+import type { TextMessage } from './message.js';
 import type { StoredWebhook } from './store.js';
 
 const { BSON } = mongoose.mongo;
@@ -23,6 +24,8 @@ export interface OutgoingEvent {
 export interface Attempt {
   event: string;
   type: string;
+  /** Events of a digest. */
+  count?: number;
   /** Epoch seconds with milliseconds. */
   at: number;
   attempt: number;
@@ -32,8 +35,29 @@ export interface Attempt {
   next_at?: number;
 }
 
-/** An event that is sent again at `next_at`. */
-export interface Retry {
+/** Several events in one message. */
+export interface Digest {
+  message: TextMessage;
+  count: number;
+}
+
+/** Content of one delivery: an event, or a digest whose first event it is. */
+export interface Parcel {
+  event: OutgoingEvent;
+  digest?: Digest | undefined;
+  /** The only addresses of a mail; absent: all of the webhook. */
+  addresses?: readonly string[] | undefined;
+}
+
+/** An attempt, and what is left to do after it. */
+export interface SentParcel extends Pick<Parcel, 'addresses'> {
+  attempt: Attempt;
+  /** At least one address has got it, although the attempt has an error. */
+  isDelivered?: boolean;
+}
+
+/** A parcel that is sent again at `next_at`. */
+export interface Retry extends Pick<Parcel, 'digest' | 'addresses'> {
   _id: Id;
   run: string;
   event: string;
@@ -49,6 +73,7 @@ interface WebhookState {
   parent: Id;
   run?: string;
   cursor?: string;
+  told_at?: number;
   attempts: number;
   failing_since?: number;
 }
@@ -77,16 +102,16 @@ export function toOutgoingEvent(stored: StoredEvent): OutgoingEvent {
 export async function openRun(
   db: Database,
   target: StoredWebhook,
-): Promise<{ cursor: string; failing_since: number | undefined }> {
+): Promise<Pick<WebhookState, 'failing_since' | 'told_at'> & { cursor: string }> {
   const { _id, run, log_from } = target;
   const owner = { ...ownerOf(target), attempts: 0 };
   await statesOf(db).updateOne({ _id }, { $setOnInsert: owner }, { upsert: true });
   await statesOf(db).updateOne(
     { _id, run: { $ne: run } },
-    { $set: { run, cursor: log_from }, $unset: { failing_since: 1 } },
+    { $set: { run, cursor: log_from }, $unset: { failing_since: 1, told_at: 1 } },
   );
   const state = await statesOf(db).findOne({ _id }, { maxTimeMS: read_limit_ms });
-  return { cursor: state?.cursor ?? log_from, failing_since: state?.failing_since };
+  return { cursor: log_from, ...state };
 }
 
 /** Saves the event up to which a run has made the first attempts. */
@@ -94,25 +119,29 @@ export async function saveCursor(db: Database, { _id, run }: StoredWebhook, curs
   await statesOf(db).updateOne({ _id, run }, { $set: { cursor } });
 }
 
+/** A first attempt: the last event that it was about, and its time. */
+export type LogStep = Required<Pick<WebhookState, 'cursor' | 'told_at'>>;
+
 /**
  * Keeps an attempt in the list of the last 1,000.
- * @param progress of a run: its cursor after a first attempt, and since when all attempts have failed
+ * @param progress of a run, with its step after a first attempt
  * @returns the time of the first failure since the last success; undefined after a success
  */
 export async function recordAttempt(
   db: Database,
   target: Target,
-  attempt: Attempt,
-  progress?: { run: string; cursor?: string },
+  { attempt, isDelivered = attempt.error === undefined }: SentParcel,
+  { digest }: Parcel,
+  progress?: { run: string; step?: LogStep | undefined },
 ): Promise<number | undefined> {
   const owner = ownerOf(target);
   // any success counts, and the failures of a run
-  const failing = attempt.error === undefined ? '$$REMOVE' : progress && { $ifNull: ['$failing_since', attempt.at] };
+  const failing = isDelivered ? '$$REMOVE' : progress && { $ifNull: ['$failing_since', attempt.at] };
   const set = {
     ...literals(owner),
     attempts: { $add: [{ $ifNull: ['$attempts', 0] }, 1] },
     ...(failing !== undefined && { failing_since: failing }),
-    ...(progress?.cursor !== undefined && { cursor: progress.cursor }),
+    ...progress?.step,
   };
   const filter = { _id: target._id, ...(progress && { run: progress.run }) };
   const options = { returnDocument: 'after', upsert: progress === undefined } as const;
@@ -123,7 +152,7 @@ export async function recordAttempt(
     .collection(delivery.plural)
     .replaceOne(
       { parent: target._id, slot },
-      { ...owner, ...attempt, seq: state.attempts, slot },
+      { ...owner, ...attempt, ...(digest && { message: digest.message }), seq: state.attempts, slot },
       { upsert: true, writeConcern: { w: 1 } },
     );
   return state.failing_since;
@@ -138,10 +167,12 @@ export async function scheduleRetry(
   db: Database,
   target: StoredWebhook,
   { event, attempt, next_at }: Attempt & { next_at: number },
+  { digest, addresses }: Pick<Parcel, 'digest' | 'addresses'>,
 ): Promise<void> {
+  const set = { attempts: attempt, next_at, ...(digest && { digest }), ...(addresses && { addresses }) };
   await retriesOf(db).updateOne(
     { run: target.run, event },
-    { $set: { attempts: attempt, next_at }, $setOnInsert: { _id: db.newId(), ...ownerOf(target) } },
+    { $set: set, $setOnInsert: { _id: db.newId(), ...ownerOf(target) } },
     { upsert: true },
   );
 }
@@ -180,11 +211,20 @@ export async function findOldestRetry(db: Database): Promise<string | undefined>
   return (await retriesOf(db).findOne({}, options))?.event;
 }
 
-/** @returns the number of attempts to send an event that the list of the last attempts knows */
-export async function findLastAttempt(db: Database, { _id }: Target, eventId: string): Promise<number | undefined> {
-  const options = { sort: { seq: -1 }, projection: { attempt: 1 }, maxTimeMS: read_limit_ms } as const;
-  const last = await db.collection(delivery.plural).findOne({ parent: _id, event: eventId }, options);
-  return last === null ? undefined : Number(last.attempt);
+/** @returns what the list of the last attempts knows of an event: the number of its attempts, and its digest */
+export async function findLastAttempt(
+  db: Database,
+  { _id }: Target,
+  eventId: string,
+): Promise<{ attempt: number; digest?: Digest } | undefined> {
+  const projection = { attempt: 1, count: 1, message: 1 };
+  const options = { sort: { seq: -1 }, projection, maxTimeMS: read_limit_ms } as const;
+  const last = await db
+    .collection<Digest & { parent: Id; event: string; attempt: number }>(delivery.plural)
+    .findOne({ parent: _id, event: eventId }, options);
+  if (last === null) return undefined;
+  const { attempt, message, count } = last;
+  return { attempt, ...(message !== undefined && { digest: { message, count } }) };
 }
 
 /** Reads the events of an account after `cursor`, in order. */

@@ -1,9 +1,10 @@
-import { AppError } from '../errors.js';
+import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
 import { findEvent } from '../events/store.js';
 import { createCloseSignal } from '../http/close-signal.js';
 import { type Endpoint, localsOf, type RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
 import { type ResourceHooks, resourceEndpoints } from '../http/resource-endpoints.js';
+import { isMailto } from '../lib/mail-addresses.js';
 import { createShares } from '../lib/shares.js';
 import { listChildren } from '../objects/lists.js';
 import { eventId } from '../resources/delivery.js';
@@ -11,19 +12,20 @@ import type { StoredEvent } from '../resources/event.js';
 import { delivery, webhook } from '../resources/index.js';
 import { isEventSelected } from '../resources/webhook.js';
 import { columnsOf } from '../schema/columns.js';
-import { type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
+import { text } from '../schema/fields/text.js';
+import { computed, type FieldType, optional, type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { fieldsOf, format, max, paging } from '../schema/list-parameters.js';
-import { describeIdentifier } from '../schema/resource.js';
-import { type SenderDeps, sendEvent } from './attempt.js';
+import { describeIdentifier, type ListedType } from '../schema/resource.js';
+import { type SenderDeps, sendParcel } from './attempt.js';
 import {
   type Attempt,
   findLastAttempt,
-  type OutgoingEvent,
+  type Parcel,
   recordAttempt,
   removeRetry,
   toOutgoingEvent,
 } from './deliveries.js';
-import { createSecret, rotateSecret } from './secrets.js';
+import { createSecret, isStoredSecret, mergeSecret, rotateSecret } from './secrets.js';
 import { createWebhook, findWebhook, prepareWebhookUpdate, type StoredWebhook } from './store.js';
 import { createTestEvent } from './test-event.js';
 
@@ -64,17 +66,51 @@ const secretDetails: Schema = {
   examples: [{ secret: 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAAAAAAAAA=' }],
 };
 
+const { secret: shownSecret } = secretDetails.properties as { secret: Schema };
+const withoutSecret = { ...secretDetails, title: 'CreatedWebhook', required: [] };
+
+/** The answer of an update, which shows the secret that it has made. */
+const updatedWebhook: ListedType = {
+  ...webhook,
+  title: 'UpdatedWebhook',
+  readOnly: {
+    ...webhook.readOnly,
+    secret: optional(computed({ ...text(50), schema: shownSecret }), {
+      about: 'The secret of a webhook that has become `standard`, shown only now.',
+    }),
+  },
+  computed: {
+    from: new Set(['new_secret']),
+    print(stored, out) {
+      const secret = stored.text('new_secret');
+      if (secret !== undefined) out.member('secret', secret);
+    },
+  },
+};
+
 /** Creates the endpoints of webhooks (reference/webhooks.md#operations). */
 export function webhookEndpoints(sender: SenderDeps): Endpoint[] {
   const hooks: ResourceHooks = {
     scope: 'admin',
-    createdDetails: secretDetails,
+    createdDetails: withoutSecret,
     async create(ctx, values) {
+      const { set, faults } = webhook.toStored(values, { now: ctx.now, creating: true });
+      throwIfAny('invalid', { ...faults, ...findMailFault(sender, values) });
+      if (set.format !== 'standard') return { id: await createWebhook(ctx, values), details: {} };
       const place = { account: ctx.account, id_developer: `${values.name}@${ctx.account}` };
       const { shown, sealed } = await createSecret(sender.vault, place);
       return { id: await createWebhook(ctx, values, sealed), details: { secret: shown } };
     },
-    prepareUpdate: prepareWebhookUpdate,
+    updated: updatedWebhook,
+    async update(ctx, values, write) {
+      throwIfAny('invalid', findMailFault(sender, values));
+      const prepared = await prepareWebhookUpdate(ctx, values);
+      // null stands for the default
+      if (values.format !== 'standard' && values.format !== null) return write(prepared);
+      const { shown, sealed } = await createSecret(sender.vault, { account: ctx.account, id_developer: idOf(ctx) });
+      const document = await write({ ...prepared, ...sealed });
+      return isStoredSecret(document, sealed) ? mergeSecret(document, shown) : document;
+    },
   };
   const sendNow = createImmediateSender(sender);
   return [
@@ -84,6 +120,11 @@ export function webhookEndpoints(sender: SenderDeps): Endpoint[] {
     testEndpoint(sendNow, sender),
     retryEndpoint(sendNow, sender),
   ];
+}
+
+function findMailFault({ mailer }: SenderDeps, { url }: Values): FieldErrors {
+  const isRefused = mailer === undefined && typeof url === 'string' && isMailto(url);
+  return isRefused ? { url: 'cannot be mailto: without SMTP_URL and SMTP_FROM' } : {};
 }
 
 function secretEndpoint({ vault }: SenderDeps): Endpoint {
@@ -116,18 +157,18 @@ function listEndpoint(): Endpoint {
 }
 
 /** Sends an event while its request waits, and keeps the attempt. */
-type SendNow = (ctx: RequestContext, target: StoredWebhook, event: OutgoingEvent, attempt: number) => Promise<Attempt>;
+type SendNow = (ctx: RequestContext, target: StoredWebhook, parcel: Parcel, attempt: number) => Promise<Attempt>;
 
 function createImmediateSender(sender: SenderDeps): SendNow {
   const slots = createShares({ capacity: max_concurrent_tests, max_waiting });
-  return async ({ account, caller, response, store }, target, event, attempt) => {
+  return async ({ account, caller, response, store }, target, parcel, attempt) => {
     if (!sender.isOn) throw new AppError('overloaded', { message: 'WEBHOOKS is off' });
     const closed = createCloseSignal(response);
     const send = async (signal = closed) => {
       localsOf(response).timeoutError = new AppError('exception', { message: 'the receiver did not answer in time' });
-      const sent = await sendEvent(sender, target, event, { attempt, timeout_ms: receiver_timeout_ms, signal });
-      await store.costly.run(account, () => recordAttempt(store.db, target, sent));
-      return sent;
+      const sent = await sendParcel(sender, target, parcel, { attempt, timeout_ms: receiver_timeout_ms, signal });
+      await store.costly.run(account, () => recordAttempt(store.db, target, sent, parcel));
+      return sent.attempt;
     };
     return slots.run(account, send, { limit_ms: slot_limit_ms, caller, signal: closed });
   };
@@ -152,7 +193,7 @@ function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {
     result: { kind: 'status', success: 'created', message: 'Webhook tested', details: delivery },
     async handle(ctx) {
       const target = await findInTurn(ctx);
-      return { details: await sendNow(ctx, target, createTestEvent(ctx, target.id_developer, clock()), 1) };
+      return { details: await sendNow(ctx, target, { event: createTestEvent(ctx, target.id_developer, clock()) }, 1) };
     },
   };
 }
@@ -179,7 +220,8 @@ function retryEndpoint(sendNow: SendNow, { isSelectedByFilter }: SenderDeps): En
       const [stored, last] = await Promise.all([findEvent(db, ctx.account, id), findLastAttempt(db, target, id)]);
       if (stored === undefined || (last === undefined && !(await isSelected(target, stored))))
         throw new AppError('notFound');
-      const sent = await sendNow(ctx, target, toOutgoingEvent(stored), (last ?? 0) + 1);
+      const parcel = { event: toOutgoingEvent(stored), digest: last?.digest };
+      const sent = await sendNow(ctx, target, parcel, (last?.attempt ?? 0) + 1);
       if (sent.error === undefined) await removeRetry(db, target.run, id);
       return { details: sent };
     },

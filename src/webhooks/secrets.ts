@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto';
+import mongoose from 'mongoose';
 import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
 import type { Vault } from '../lib/vault.js';
 import type { OperationContext } from '../objects/context.js';
+import type { Bson } from '../objects/page.js';
 import {
   findWebhook,
   findWebhooksUnderOtherKey,
@@ -11,6 +13,8 @@ import {
   type SealedSecrets,
   type StoredWebhook,
 } from './store.js';
+
+const { BSON } = mongoose.mongo;
 
 /** The signing secrets of a webhook (reference/webhooks.md#secrets). */
 interface Secrets {
@@ -50,8 +54,19 @@ export async function createSecret(
   return { shown: current, sealed: await sealSecrets(vault, place, { current, former: [] }) };
 }
 
+/** Reports whether a webhook, as it was written, has these secrets: one that was `standard` before keeps its own. */
+export function isStoredSecret(webhook: Bson, { secret }: SealedSecrets): boolean {
+  return BSON.deserialize(webhook, { promoteBuffers: true }).secret?.equals(secret) === true;
+}
+
+/** Adds a new secret, which the answer to an update shows once. */
+export function mergeSecret(webhook: Bson, new_secret: string): Bson {
+  return BSON.serialize({ ...BSON.deserialize(webhook), new_secret });
+}
+
 /** Opens the stored secrets. @returns undefined if they are under another SECRET_KEY or were tampered with */
 async function openSecrets(vault: Vault, stored: StoredWebhook): Promise<Secrets | undefined> {
+  if (stored.secret === undefined) return undefined;
   return (await vault.open(stored.secret, createAssociatedData(stored))) as Secrets | undefined;
 }
 
@@ -72,11 +87,12 @@ async function createSealedError(vault: Vault, { key_id }: StoredWebhook): Promi
   });
 }
 
-/** Replaces the secret of a webhook; for 24 h the former one signs too. @returns the new secret, which is shown once */
+/** Replaces the secret of a webhook; for 24 h the former one signs too. @returns the new one @throws AppError invalid (4003) */
 export async function rotateSecret(ctx: OperationContext, vault: Vault, id: string): Promise<string> {
   const current = generateSecret();
   for (let attempt = 1; ; attempt++) {
     const stored = await findWebhook(ctx, id);
+    if (stored.format !== 'standard') throw new AppError('invalid', { format: 'must be standard' });
     const old = await openSecrets(vault, stored);
     const former = old === undefined ? [] : [{ secret: old.current, until: ctx.now + overlap_s }, ...old.former];
     const valid = former.filter(({ until }) => until > ctx.now).slice(0, max_former_secrets);

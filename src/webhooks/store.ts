@@ -9,7 +9,7 @@ import type { OperationContext } from '../objects/context.js';
 import { formatLastChange } from '../objects/last-change.js';
 import { createResource, updateResource } from '../objects/resources.js';
 import { webhook } from '../resources/index.js';
-import type { EventSelection } from '../resources/webhook.js';
+import type { EventSelection, MessageFormat } from '../resources/webhook.js';
 import type { Values } from '../schema/fields.js';
 
 /** Signing secrets as they are stored: encrypted, with the id of the key. */
@@ -19,25 +19,27 @@ export interface SealedSecrets {
 }
 
 /** A webhook as it is stored. */
-export interface StoredWebhook extends EventSelection, SealedSecrets {
+export interface StoredWebhook extends EventSelection, Partial<SealedSecrets> {
   _id: Id;
   account: string;
   id_developer: string;
   url: string;
+  format: MessageFormat;
+  digest_s: number;
   enabled: boolean;
   version: number;
   run: string;
   log_from: string;
 }
 
-type WebhookDocument = Omit<StoredWebhook, 'secret'> & { secret: mongo.Binary; slot: number };
+type WebhookDocument = Omit<StoredWebhook, 'secret'> & { secret?: mongo.Binary; slot: number };
 
 function webhooksOf(db: Database): Collection<WebhookDocument> {
   return db.collection(webhook.plural);
 }
 
 function toStoredWebhook({ secret, ...fields }: WebhookDocument): StoredWebhook {
-  return { ...fields, secret: Buffer.from(secret.value()) };
+  return { ...fields, ...(secret && { secret: Buffer.from(secret.value()) }) };
 }
 
 /** @returns the hidden fields of a webhook that begins to be sent events now */
@@ -49,7 +51,7 @@ async function beginRun(db: Database): Promise<Values> {
  * Creates a webhook in a free slot of the account. @returns its identifier
  * @throws AppError invalid (4003), also beyond 100 webhooks
  */
-export async function createWebhook(ctx: OperationContext, values: Values, sealed: SealedSecrets): Promise<string> {
+export async function createWebhook(ctx: OperationContext, values: Values, sealed?: SealedSecrets): Promise<string> {
   const { db } = ctx.store;
   const hidden = { ...sealed, ...(await beginRun(db)) };
   const insert = (slot: number) => createResource(ctx, webhook, { ...values, ...hidden, slot });
@@ -113,14 +115,14 @@ export async function disableWebhook(db: Database, { _id, run }: StoredWebhook, 
 
 /** Finds the webhooks whose secrets are encrypted under any other key. */
 export async function* findWebhooksUnderOtherKey(db: Database, key_id: string): AsyncGenerator<StoredWebhook> {
-  const cursor = webhooksOf(db).find({ key_id: { $ne: key_id } }, { maxTimeMS: read_limit_ms });
+  const cursor = webhooksOf(db).find({ key_id: { $exists: true, $ne: key_id } }, { maxTimeMS: read_limit_ms });
   for await (const document of cursor) yield toStoredWebhook(document);
 }
 
 /** Replaces secrets by the same ones under another key. @returns false if they were replaced since */
 export async function resealSecrets(
   db: Database,
-  { _id, key_id, version }: StoredWebhook,
+  { _id, key_id = '', version }: StoredWebhook,
   sealed: SealedSecrets,
 ): Promise<boolean> {
   const change = { key_id: sealed.key_id, secret: new mongoose.mongo.Binary(sealed.secret) };

@@ -6,22 +6,26 @@ import { awaitLater } from '../lib/promises.js';
 import type { LogLine } from '../lib/rate-limited-log.js';
 import type { Shares } from '../lib/shares.js';
 import { isEventSelected } from '../resources/webhook.js';
-import { type SenderDeps, sendEvent } from './attempt.js';
+import { type SenderDeps, sendParcel } from './attempt.js';
 
 import {
   type Attempt,
   findDueRetries,
   findNextRetryTime,
+  type LogStep,
   type OutgoingEvent,
   openRun,
+  type Parcel,
   type Retry,
   readEventsAfter,
   recordAttempt,
   removeRetry,
+  type SentParcel,
   saveCursor,
   scheduleRetry,
   toOutgoingEvent,
 } from './deliveries.js';
+import { createDigest } from './digest.js';
 import { scheduleAfter } from './schedule.js';
 import { disableWebhook, findRunningWebhook, type StoredWebhook } from './store.js';
 import { createWakeUp } from './wake-up.js';
@@ -78,6 +82,8 @@ const attempt_timeout_ms = 10_000;
 /** No attempt keeps its slot longer, should its own time-out not end it. */
 const slot_limit_ms = attempt_timeout_ms + 2000;
 const disabled_after_s = 3 * 86_400;
+/** Events of one digest; later ones are in the next. */
+const max_digest_events = 100_000;
 const pause_after_error_ms = 5000;
 const gone = 410;
 
@@ -94,44 +100,52 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
   let target = webhook;
   let pending: string | undefined;
   let isFailing = false;
+  /** Time of the last message. */
+  let told_at: number | undefined;
+  /** New events are joined into one message. */
+  let isCollecting = false;
   let next_retry_at = Number.POSITIVE_INFINITY;
 
-  /** @param cursor the event itself, for a first attempt */
-  async function attempt(event: OutgoingEvent, number: number, slots: Shares, cursor?: string): Promise<void> {
+  /** @param cursor the last event that a first attempt is about */
+  async function attempt(parcel: Parcel, number: number, slots: Shares, cursor?: string): Promise<void> {
     const send = async (signal: AbortSignal = aborted.signal) => {
       stopped.signal.throwIfAborted();
-      return sendEvent(deps, target, event, { attempt: number, timeout_ms: attempt_timeout_ms, signal });
+      return sendParcel(deps, target, parcel, { attempt: number, timeout_ms: attempt_timeout_ms, signal });
     };
     const sent = await slots.run(account, send, { limit_ms: slot_limit_ms, signal: aborted.signal });
-    await costly.run(account, () => record(event, number, sent, cursor));
+    const step = cursor === undefined ? undefined : { cursor, told_at: clock() / 1000 };
+    await costly.run(account, () => record(parcel, number, sent, step));
   }
 
-  async function record(event: OutgoingEvent, number: number, sent: Attempt, cursor?: string): Promise<void> {
+  async function record(parcel: Parcel, number: number, sent: SentParcel, step?: LogStep): Promise<void> {
     const now = clock() / 1000;
-    const isFinal = sent.error === undefined || sent.status === gone;
+    const { status, error, event } = sent.attempt;
+    const { addresses, isDelivered = error === undefined } = sent;
+    const isFinal = error === undefined || status === gone || addresses?.length === 0;
     const next_at = isFinal ? undefined : scheduleAfter(number, now, Math.random());
-    const result = { ...sent, ...(next_at !== undefined && { next_at }) };
+    const result = { ...sent.attempt, ...(next_at !== undefined && { next_at }) };
     if (next_at !== undefined) {
-      await scheduleRetry(db, target, { ...result, next_at });
+      await scheduleRetry(db, target, { ...result, next_at }, { ...parcel, addresses });
       next_retry_at = Math.min(next_retry_at, next_at);
-    } else if (number > 1) await removeRetry(db, run, event.stored._id);
-    const failing_since = await recordAttempt(db, target, result, { run, ...(cursor !== undefined && { cursor }) });
-    reportHealth(sent, failing_since);
-    if (sent.error === undefined) metrics.attempted('delivered');
-    else if (sent.status === gone) metrics.attempted('gone');
+    } else if (number > 1) await removeRetry(db, run, event);
+    const failing_since = await recordAttempt(db, target, { ...sent, attempt: result }, parcel, { run, step });
+    reportHealth(sent.attempt, isDelivered, failing_since);
+    if (isDelivered) metrics.attempted('delivered');
+    else if (status === gone) metrics.attempted('gone');
     else metrics.attempted(next_at === undefined ? 'dropped' : 'failed');
-    if (sent.status === gone || (failing_since !== undefined && failing_since <= now - disabled_after_s))
+    if (status === gone || (failing_since !== undefined && failing_since <= now - disabled_after_s))
       await disable(Math.floor(now));
   }
 
-  const nameWebhook = () => ({ account, webhook: target.id_developer, receiver: new URL(target.url).host });
+  const nameWebhook = () => ({ account, webhook: target.id_developer, receiver: new URL(target.url).host || 'mail' });
 
   /** Logs when the webhook begins and ends to fail; `failing_since` is stored, so that a restart does not repeat it. */
-  function reportHealth({ error, event, attempt }: Attempt, failing_since: number | undefined): void {
-    if (error === undefined && isFailing) log.info(nameWebhook(), 'webhook succeeds again');
+  function reportHealth(sent: Attempt, isDelivered: boolean, failing_since: number | undefined): void {
+    const { error, event, attempt } = sent;
+    if (isDelivered && isFailing) log.info(nameWebhook(), 'webhook succeeds again');
     else if (failing_since !== undefined && !isFailing)
       log.warn({ ...nameWebhook(), error, event, attempt }, 'webhook fails; its events are sent again');
-    isFailing = error !== undefined && (isFailing || failing_since !== undefined);
+    isFailing = !isDelivered && (isFailing || failing_since !== undefined);
   }
 
   async function disable(now: number): Promise<void> {
@@ -162,29 +176,63 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
     return matching;
   }
 
-  async function sendNewEvents(): Promise<void> {
+  const isPaused = () => told_at !== undefined && told_at + target.digest_s > clock() / 1000;
+
+  /** Reads the next events in the log. @returns undefined if the webhook was disabled or deleted */
+  async function readNext(after: string) {
     let isRunning = true;
-    let { cursor, failing_since } = await openRun(db, target);
-    isFailing ||= failing_since !== undefined;
+    const events = await costly.run(account, async () => {
+      const unread = await readEventsAfter(db, account, after, batch_size);
+      // after the events: none of those that follow a change of the settings is sent by the former ones
+      if (unread.length > 0) isRunning = await refresh();
+      return unread;
+    });
+    return isRunning ? { events, selected: await selectEvents(events) } : undefined;
+  }
+
+  async function sendFirst(parcel: Parcel, cursor: string): Promise<void> {
+    pending = parcel.event.stored._id;
+    await attempt(parcel, 1, deps.slots.first, cursor);
+    pending = undefined;
+    told_at = clock() / 1000;
+    isCollecting = true;
+  }
+
+  async function sendNewEvents(): Promise<void> {
+    let digest = createDigest(deps, account);
+    const state = await openRun(db, target);
+    let { cursor } = state;
+    ({ told_at } = state);
+    isCollecting = told_at !== undefined;
+    isFailing ||= state.failing_since !== undefined;
     while (!stopped.signal.aborted) {
-      const events = await costly.run(account, async () => {
-        const unread = await readEventsAfter(db, account, cursor, batch_size);
-        // after the events: none of those that follow a change of the settings is sent by the former ones
-        if (unread.length > 0) isRunning = await refresh();
-        return unread;
-      });
-      if (!isRunning) return;
-      const selected = await selectEvents(events);
-      for (const event of selected) {
-        pending = event.stored._id;
-        await attempt(event, 1, deps.slots.first, pending);
-        if (stopped.signal.aborted) return;
+      if (isPaused()) {
+        await news.wait();
+        continue;
       }
-      pending = undefined;
-      const last = events.at(-1);
-      if (last !== undefined && last !== selected.at(-1)) await saveCursor(db, target, last.stored._id);
-      cursor = last?.stored._id ?? cursor;
-      if (events.length < batch_size) await news.wait();
+      const isJoined = digest.count > 0 || (isCollecting && target.digest_s > 0);
+      const next = await readNext(cursor);
+      if (next === undefined) return;
+      const { events, selected } = next;
+      const isEnd = events.length < batch_size;
+      for (const event of selected) {
+        if (isJoined) await digest.add(event);
+        else await sendFirst({ event }, event.stored._id);
+        if (stopped.signal.aborted) return;
+        cursor = event.stored._id;
+        if (isPaused()) break;
+      }
+      if (isPaused()) continue;
+      const last = events.at(-1)?.stored._id ?? cursor;
+      if (isJoined && digest.count > 0 && (isEnd || digest.count >= max_digest_events)) {
+        await sendFirst(digest.take(), last);
+        digest = createDigest(deps, account);
+      } else if (digest.count === 0 && last !== cursor) await saveCursor(db, target, last);
+      cursor = last;
+      if (isEnd && digest.count === 0 && !isPaused()) {
+        isCollecting = false;
+        await news.wait();
+      }
     }
   }
 
@@ -203,9 +251,10 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
     }
   }
 
-  async function retry({ event: id, attempts }: Retry): Promise<void> {
+  async function retry({ event: id, attempts, digest, addresses }: Retry): Promise<void> {
     const stored = await findEvent(db, account, id);
-    if (stored !== undefined) return attempt(toOutgoingEvent(stored), attempts + 1, deps.slots.retry);
+    if (stored !== undefined)
+      return attempt({ event: toOutgoingEvent(stored), digest, addresses }, attempts + 1, deps.slots.retry);
     // the log has forgotten it
     await removeRetry(db, run, id);
     metrics.attempted('dropped');
@@ -233,6 +282,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
     },
     wake: news.wake,
     tick() {
+      if (isCollecting && !isPaused()) news.wake();
       if (next_retry_at <= clock() / 1000) retries.wake();
     },
     pendingEvent: () => pending,

@@ -62,6 +62,15 @@ const badValues: [string, ...string[]][] = [
   ['MQTT_BRIDGE_URL', ',', 'mqtt://127.0.0.1'],
   ['CORS_ORIGINS', 'example.org', 'javascript:alert(1)'],
   ['TRUSTED_PROXIES', '10.0.0.1', 'on', '10.0.0.0/33'],
+  ['SMTP_URL', 'mail.example', 'https://mail.example', 'smtp://', 'smtp://u@mail.example', 'smtp://mail.example:99999'],
+  [
+    'SMTP_URL',
+    'smtp://u:%zz@mail.example',
+    'smtp://mail.example/x',
+    'smtps://mail.example?tls=off',
+    'smtp://:p@mail.example',
+  ],
+  ['SMTP_FROM', 'alarms', 'a@b@c', 'a@b, c@d', 'Alarms <a@b', 'Alarms <a@b>\r\nBcc: c@d', 'A"B <a@b>', '<a@b> x'],
   [
     'OIDC_ISSUER',
     'id.example.org',
@@ -105,6 +114,24 @@ it.each([
 ])('reads %s=%s', (variable, text, value = text) => {
   const config: Record<string, unknown> = { ...readConfig({ SECRET_KEY: 'only for this test', [variable]: text }) };
   expect(config[variable.toLowerCase()]).toBe(value);
+});
+
+it.each([
+  ['smtp://mail.example', { host: 'mail.example', port: 587, isSecure: false }],
+  ['smtps://[::1]/', { host: '::1', port: 465, isSecure: true }],
+  [
+    'smtp://u%40x:p%2F%3A@mail.example:25',
+    { host: 'mail.example', port: 25, isSecure: false, auth: { user: 'u@x', pass: 'p/:' } },
+  ],
+])('reads SMTP_URL=%s, which may be set alone', (SMTP_URL, smtp_url) => {
+  expect(readConfig({ SMTP_URL })).toMatchObject({ smtp_url });
+});
+
+it.each([
+  ['a@example.com', { name: '', address: 'a@example.com' }],
+  ['Alarms of the north <a@example.com>', { name: 'Alarms of the north', address: 'a@example.com' }],
+])('reads SMTP_FROM=%s', (SMTP_FROM, smtp_from) => {
+  expect(readConfig({ SMTP_FROM })).toMatchObject({ smtp_from });
 });
 
 const oidc = { OIDC_ISSUER: 'https://id.example.org/realms/a', OIDC_CLIENT_ID: 'console', OIDC_CLAIM: 'a.b' };

@@ -28,6 +28,8 @@ const reference: Record<string, string> = {
   FILESTORE_ALLOW_NETS: '',
   WEBHOOK_ALLOW_NETS: '',
   WEBHOOKS: 'on',
+  SMTP_URL: '',
+  SMTP_FROM: '',
   TRUSTED_PROXIES: '',
   CORS_ORIGINS: '',
   OIDC_ISSUER: '',

@@ -1,6 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { type Request, Router } from 'express';
-import type { BridgeConfig } from '../../config.js';
 import type { Database, Log } from '../../db/database.js';
 import { AppError } from '../../errors.js';
 import { readBody } from '../../http/body.js';
@@ -8,6 +7,7 @@ import { createCloseSignal } from '../../http/close-signal.js';
 import { localsOf } from '../../http/context.js';
 import { awaitLater } from '../../lib/promises.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
+import type { BridgeConfig } from '../../lib/server-addresses.js';
 import type { AreAncestorsEnabled } from '../../objects/ancestors.js';
 import type { Keyring } from '../../objects/api-keys.js';
 import { findDisabled, findKeyLogin, logIn, type RefusedLogin } from '../login/login.js';

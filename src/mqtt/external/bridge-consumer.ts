@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { IPublishPacket } from 'mqtt';
-import type { BridgeConfig } from '../../config.js';
 import type { Database, Log } from '../../db/database.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
+import type { BridgeConfig } from '../../lib/server-addresses.js';
 import type { Keyring } from '../../objects/api-keys.js';
 import { isScopeSufficient } from '../../schema/operation.js';
 import type { Ingest } from '../../streams/ingest.js';

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type IPublishPacket, type MqttClient } from 'mqtt';
-import type { BridgeConfig } from '../../config.js';
 import type { Log } from '../../db/database.js';
 import { awaitLater } from '../../lib/promises.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
+import type { BridgeConfig } from '../../lib/server-addresses.js';
 import type { Consume } from './bridge-consumer.js';
 
 interface Options {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { BridgeConfig } from '../../config.js';
+import type { BridgeConfig } from '../../lib/server-addresses.js';
 
 /** Prefix of client ids that only the bridge may use. */
 export const bridge_client_prefix = 'platform-bridge-';

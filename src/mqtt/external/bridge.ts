@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import type { BridgeConfig } from '../../config.js';
 import { type LeasedJob, startLeasedJob } from '../../db/leased-job.js';
+import type { BridgeConfig } from '../../lib/server-addresses.js';
 import { type ConsumerOptions, createConsumer } from './bridge-consumer.js';
 import { openLink } from './bridge-link.js';
 import { createClientId } from './bridge-login.js';

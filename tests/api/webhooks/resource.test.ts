@@ -38,6 +38,8 @@ describe('creating', () => {
       name: 'Alarms',
       url: 'https://hooks.example/in?token=1',
       types: ['device.'],
+      format: 'standard',
+      digest_s: 0,
       enabled: true,
       owner: 'alice',
       updater: 'alice',

@@ -1,0 +1,86 @@
+import { read_limit_ms } from '../db/database.js';
+import type { Store } from '../objects/context.js';
+import { ancestorFields, type StoredEvent } from '../resources/event.js';
+import { alarmrule, device, deviceSubjects, model, resources } from '../resources/index.js';
+import type { Measure } from '../resources/measure.js';
+import { formatPointer } from '../schema/data-path.js';
+import { parseSinglePath } from '../schema/fields/path.js';
+import { toPlainJson } from '../serialize/plain-json.js';
+import type { OutgoingEvent } from './deliveries.js';
+import { type Names, type TextMessage, writeMessage } from './message.js';
+
+/** Writes an event of an account for people. */
+export type Describe = (account: string, event: OutgoingEvent) => Promise<TextMessage>;
+
+interface Named {
+  id_developer: string;
+  name: string;
+  time_zone?: string;
+  id_model?: string;
+  measures?: readonly Measure[];
+}
+
+const plurals = new Map([...resources, alarmrule].map(({ name, plural }) => [name, plural]));
+const resourceOf = (resource: string) => (deviceSubjects.has(resource) ? device.name : resource);
+
+/** Creates the author of messages. @param consoleUrl address of the console; undefined: there is none */
+export function createDescriber(
+  { db, costly }: Pick<Store, 'db' | 'costly'>,
+  consoleUrl: () => string | undefined,
+): Describe {
+  const find = (account: string, plural: string, id_developer: string) =>
+    db
+      .collection<Named & { account: string }>(plural)
+      .findOne({ account, id_developer }, { maxTimeMS: read_limit_ms }) as Promise<Named | null>;
+
+  async function findNames(account: string, event: StoredEvent): Promise<Names> {
+    const wanted = listIdentifiers(event);
+    const found = new Map<string, Named | null>();
+    for (const [resource, id] of wanted)
+      found.set(`${resource} ${id}`, await find(account, plurals.get(resource) ?? '', id));
+    const { time_zone, id_model } = found.get(`${device.name} ${event.id_developer}`) ?? {};
+    const { measures = [] } = (id_model !== undefined && (await find(account, model.plural, id_model))) || {};
+    const byPointer = new Map(measures.map((measure) => [toPointer(measure.path), measure]));
+    return {
+      nameOf: (resource, id) => formatName(id, account, found.get(`${resourceOf(resource)} ${id}`)?.name),
+      measureOf: (path) => byPointer.get(toPointer(path)),
+      time_zone,
+    };
+  }
+
+  return async (account, { bson }) => {
+    const event = toPlainJson(bson) as unknown as StoredEvent;
+    const names = await costly.run(account, () => findNames(account, event));
+    const base = consoleUrl();
+    return writeMessage(event, names, base && `${base}${findPage(event)}`);
+  };
+}
+
+/** The things that an event names, by resource and identifier. */
+function listIdentifiers({ resource, id_developer, data, ...event }: StoredEvent): [string, string][] {
+  const rule = (data as { rule?: unknown } | undefined)?.rule;
+  const above = ancestorFields.flatMap((field): [string, string][] => {
+    const id = event[field];
+    return id === undefined ? [] : [[field.slice('id_'.length), id]];
+  });
+  const named: [string, string][] = [...above, [resourceOf(resource), id_developer]];
+  if (typeof rule === 'string') named.push([alarmrule.name, rule]);
+  return named.filter(([name]) => plurals.has(name));
+}
+
+const toPointer = (path: string) => formatPointer(parseSinglePath(path) ?? { steps: [{ key: path }] });
+
+/** Formats a name, with the identifier where that is another; without a name, the identifier. */
+function formatName(id: string, account: string, name: string | undefined): string {
+  const suffix = `@${account}`;
+  if (name === undefined) return id.endsWith(suffix) ? id.slice(0, -suffix.length) : id;
+  return id === name + suffix ? name : `${name} (${id})`;
+}
+
+/** The page of the console about the object of an event; that of all events where it has none. */
+function findPage({ type, resource, id_developer }: StoredEvent): string {
+  const plural = plurals.get(resourceOf(resource)) ?? (resource === 'webhook' ? 'webhooks' : undefined);
+  return plural === undefined || type.endsWith('.deleted')
+    ? '/events'
+    : `/${plural}/${encodeURIComponent(id_developer)}`;
+}

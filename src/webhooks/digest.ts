@@ -1,0 +1,60 @@
+import { gravityOf, type Severity } from '../resources/alarm-states.js';
+import type { SenderDeps } from './attempt.js';
+import type { OutgoingEvent, Parcel } from './deliveries.js';
+import { limitText, writeKind } from './message.js';
+
+/** Collects what has happened since the last message into the next (reference/webhooks.md#digests). */
+export interface DigestCollector {
+  add(event: OutgoingEvent): Promise<void>;
+  readonly count: number;
+  /** The next parcel, after at least one event: the event itself if it is the only one. */
+  take(): Parcel;
+}
+
+const max_lines = 20;
+const max_kinds = 30;
+const max_title_length = 120;
+
+/** Creates a collector for a webhook of an account. */
+export function createDigest({ describe, consoleUrl }: SenderDeps, account: string): DigestCollector {
+  const kinds = new Map<string, { count: number; gravity: number; severity: string | undefined }>();
+  const lines: string[] = [];
+  let first: OutgoingEvent | undefined;
+  let count = 0;
+  let isOfAlarms = true;
+
+  function write(): NonNullable<Parcel['digest']> {
+    const sorted = [...kinds].sort(([, kind], [, other]) => other.gravity - kind.gravity || other.count - kind.count);
+    const counts = sorted.map(([kind, { count: times }]) => `${times} × ${kind}`);
+    const title = limitText(`${count} events: ${counts.join(', ')}`, max_title_length);
+    const more = count > lines.length ? [`and ${count - lines.length} more`] : [];
+    const base = consoleUrl();
+    const link = base && `${base}${isOfAlarms ? '/alarms' : '/events'}`;
+    const severity = sorted[0]?.[1].severity;
+    const message = { title, lines: [...counts.slice(0, max_kinds), '', ...lines, ...more] };
+    return { count, message: { ...message, ...(link && { link }), ...(severity && { severity }) } };
+  }
+
+  return {
+    get count() {
+      return count;
+    },
+    async add(event) {
+      const { stored } = event;
+      first ??= event;
+      count++;
+      isOfAlarms &&= stored.resource === 'alarm';
+      const kind = writeKind(stored);
+      const { severity } = (stored.data ?? {}) as { severity?: Severity };
+      const gravity = severity === undefined ? -1 : gravityOf(severity);
+      kinds.set(kind, { count: (kinds.get(kind)?.count ?? 0) + 1, gravity, severity });
+      if (lines.length === max_lines) return;
+      const { title } = await describe(account, event);
+      lines.push(`${new Date(stored.at * 1000).toISOString().slice(11, 16)} UTC ${title}`);
+    },
+    take() {
+      if (first === undefined) throw new Error('an empty digest');
+      return count === 1 ? { event: first } : { event: first, digest: write() };
+    },
+  };
+}
