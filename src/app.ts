@@ -208,7 +208,7 @@ export function createApp(deps: AppDeps): App {
     ...liveStreamEndpoints(streamSource, sendFeed),
     ...webhookEndpoints(webhookSender),
     ...alarmEndpoints(ruleSets),
-    ...importEndpoints({ ...endpointDeps, log }),
+    ...importEndpoints({ ...endpointDeps, log, ingest }),
     ...mqttDeviceEndpoints(),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, () => formatPublicUrl() + base_path + linksPath),
   ];

@@ -12,7 +12,7 @@ interface Options extends ServiceOptions {
   all?: true;
 }
 
-const types = ['project', 'service', 'group', 'asset', 'device', 'model'];
+const types = ['project', 'service', 'group', 'asset', 'device', 'model', 'stream'];
 const contentTypes = { csv: 'text/csv', ndjson: 'application/x-ndjson' } as const;
 
 function contentTypeOf(path: string, format: Options['format']): string | undefined {
@@ -23,7 +23,7 @@ function contentTypeOf(path: string, format: Options['format']): string | undefi
 
 const program: Command = withServiceOptions(new Command('import'), 'write')
   .description(
-    'Creates or updates the objects of a file of CSV or JSON lines. Lines that fail are printed, and do not stop the ' +
+    'Creates or updates the objects, or stores the streams, of a file of CSV or JSON lines. Lines that fail are printed, and do not stop the ' +
       'others. With --on-conflict skip or update a file may be imported again, except for devices without id_developer.',
   )
   .argument('<file>', 'file to read; - is standard input')
@@ -37,6 +37,7 @@ const program: Command = withServiceOptions(new Command('import'), 'write')
       'skip',
       'update',
       'fail',
+      'create',
     ]),
   )
   .option('--dry-run', 'answer the same and change nothing')

@@ -2,7 +2,7 @@ import type { Schema } from '../schema/fields.js';
 
 /** Explanation of the import in the OpenAPI document. */
 export const uploadDescription =
-  'Takes lines of JSON or CSV of any number, each at most 1 MiB: the fields of a create, `resource` (the type) and, if it is to be kept, `id_developer`. Parents stand before their children. Each line is answered by a line `{line, code, id_developer, details}` while the rest is still sent; the last line is `{totals}`. A program that sends more than it reads in the end waits for itself: read while you send.';
+  'Takes lines of JSON or CSV of any number, each at most 1 MiB: the fields of a create or of a stream, `resource` (the type) and, if it is to be kept, `id_developer`. Parents stand before their children. Each line is answered by a line `{line, code, id_developer, details}` while the rest is still sent; the last line is `{totals}`. A program that sends more than it reads in the end waits for itself: read while you send.';
 
 const lines = [
   { resource: 'project', name: 'Harbour', id_customer: 'c-1001' },

@@ -121,7 +121,7 @@ async function claimPaths(
 /** Keeps the members that decide what later lines of the object answer. */
 function remember({ objects, names }: Simulation, resource: Resource, id: string, stored: Values): void {
   const kept: Values = {};
-  for (const key of ['name', 'version', 'location', ...resource.parents])
+  for (const key of ['name', 'version', 'location', 'enabled', ...resource.parents])
     if (stored[key] !== undefined) kept[key] = stored[key];
   objects.set(keyOf(resource, id), kept);
   if (resource.uniqueNames) names.set(keyOf(resource, String(stored.name)), id);

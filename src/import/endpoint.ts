@@ -9,6 +9,8 @@ import { withSentNames } from '../schema/body.js';
 import { choice, textMatching } from '../schema/fields/text.js';
 import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
 import { parseQuery } from '../schema/query.js';
+import type { Ingested } from '../streams/ingest.js';
+import type { Submission } from '../streams/senders.js';
 import { outcomeSchema, uploadDescription, uploadExamples } from './documentation.js';
 import { simulateItems } from './dry-run.js';
 import { type HeldAnswers, holdAnswers } from './held-answers.js';
@@ -24,8 +26,10 @@ import {
 } from './import-line.js';
 import { type ImportLine, readLines } from './read-lines.js';
 import { import_memory_bytes, type LineOutcome, runImport } from './run-import.js';
+import { createStreamHandler, parseStreamLine, streamLine, withSimulation } from './stream-lines.js';
 
 interface ImportDeps extends EndpointDeps {
+  ingest: (submission: Submission) => Promise<Ingested>;
   log: Log;
 }
 
@@ -48,7 +52,7 @@ const parameters = new Map<string, FieldType>([
     'on_conflict',
     withDocumentation(choice(...conflictModes), {
       about:
-        'Treatment of objects that exist: `skip` (the default) answers 2007, `update` changes them, `fail` is 4003.',
+        'Treatment of objects that exist: `skip` (the default) answers 2007, `update` changes them, `fail` is 4003. Streams take `skip`, or `create` to be stored once more.',
       example: 'skip',
     }),
   ],
@@ -56,7 +60,7 @@ const parameters = new Map<string, FieldType>([
 ]);
 
 /** Creates the endpoint that imports resources (reference/import.md). */
-export function importEndpoints({ yieldTurn, log }: ImportDeps): Endpoint[] {
+export function importEndpoints({ yieldTurn, log, ingest }: ImportDeps): Endpoint[] {
   const imports = createShares({ capacity: max_import_bytes });
   const logFailure = createRateLimitedLog(log, 'error');
   return [
@@ -65,7 +69,7 @@ export function importEndpoints({ yieldTurn, log }: ImportDeps): Endpoint[] {
       method: 'post',
       path: '/import/',
       tag: 'import',
-      summary: 'Create or update many resources',
+      summary: 'Create or update many resources, or store streams',
       description: uploadDescription,
       scope: 'write',
       query: parameters,
@@ -76,7 +80,7 @@ export function importEndpoints({ yieldTurn, log }: ImportDeps): Endpoint[] {
         const memory = imports.reserve(ctx.account);
         try {
           memory.add(import_memory_bytes);
-          await serveImport(ctx, params, { memory, yieldTurn, logFailure });
+          await serveImport(ctx, params, { memory, yieldTurn, logFailure, ingest });
         } finally {
           memory.release();
         }
@@ -88,19 +92,27 @@ export function importEndpoints({ yieldTurn, log }: ImportDeps): Endpoint[] {
 async function serveImport(
   ctx: RequestContext,
   params: Values,
-  { memory, yieldTurn, logFailure }: Pick<ImportDeps, 'yieldTurn'> & { logFailure: LogLine; memory: Reservation },
+  deps: Pick<ImportDeps, 'yieldTurn' | 'ingest'> & { logFailure: LogLine; memory: Reservation },
 ): Promise<void> {
   const { request, response } = ctx;
+  const { memory, yieldTurn, logFailure, ingest } = deps;
   const options = optionsOf(params);
   const locks = createKeyedMutex();
-  const handleItem =
-    params.dry_run === undefined
-      ? createItemHandler(options, itemsInDatabase)
-      : createItemHandler(options, simulateItems(memory.add));
+  const simulation = params.dry_run === undefined ? undefined : simulateItems(memory.add);
+  const handleItem = simulation ? createItemHandler(options, simulation) : createItemHandler(options, itemsInDatabase);
+  const storeStream = createStreamHandler(options, ingest, simulation !== undefined);
+  const handleStream = simulation ? withSimulation(storeStream, simulation, memory.add) : storeStream;
+  const isStream = ({ content }: ImportLine) =>
+    !(content instanceof AppError) && (content.resource ?? options.resource) === streamLine.name;
 
-  async function apply({ line, bytes, content }: ImportLine): Promise<LineOutcome> {
+  async function apply(read: ImportLine): Promise<LineOutcome> {
+    const { line, bytes, content } = read;
     try {
       if (content instanceof AppError) return content;
+      if (isStream(read)) {
+        const item = parseStreamLine(ctx.account, options, content);
+        return await locks(item.keys, () => handleStream(ctx, item));
+      }
       const item = parseItem(ctx.account, options, content);
       return await locks(item.keys, async () => {
         if (bytes > yield_threshold_bytes) await yieldTurn(ctx);
@@ -118,8 +130,11 @@ async function serveImport(
   response.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
   const answers = holdAnswers(response, memory);
   const watch = beginInTime(request, answers);
-  const resourceOf = (name: unknown) => findResource(name === undefined || name === '' ? options.resource : name);
-  await runImport(readLines(request, resourceOf), apply, answers).finally(() => clearInterval(watch));
+  const resourceOf = (named: unknown) => {
+    const name = named === undefined || named === '' ? options.resource : named;
+    return name === streamLine.name ? streamLine : findResource(name);
+  };
+  await runImport(readLines(request, resourceOf), apply, { answers, isStream }).finally(() => clearInterval(watch));
   // a client that has not sent all may never do so
   if (!request.complete) response.once('finish', () => request.destroy());
 }

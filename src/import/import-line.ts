@@ -6,7 +6,7 @@ import { assertChangeable, assertCreatable } from '../objects/limits.js';
 import type { Bson } from '../objects/page.js';
 import { rethrowDuplicate } from '../objects/references.js';
 import { createResource, updateResource } from '../objects/resources.js';
-import { resources } from '../resources/index.js';
+import { resources, stream } from '../resources/index.js';
 import { parseBody, parseUpdate } from '../schema/body.js';
 import { checkNameCharacters, identifier } from '../schema/fields/text.js';
 import type { Values } from '../schema/fields.js';
@@ -14,7 +14,7 @@ import type { Resource } from '../schema/resource.js';
 import { getString } from '../serialize/bson.js';
 
 /** Treatment of objects that exist already. */
-export const conflictModes = ['skip', 'update', 'fail'] as const;
+export const conflictModes = ['skip', 'update', 'fail', 'create'] as const;
 export type ConflictMode = (typeof conflictModes)[number];
 
 /** The parameters of an import. */
@@ -45,7 +45,7 @@ export interface ImportOutcome {
 export type ImportItemHandler = (ctx: OperationContext, item: ImportItem, line: number) => Promise<ImportOutcome>;
 
 const resourceByName: ReadonlyMap<unknown, Resource> = new Map(resources.map((resource) => [resource.name, resource]));
-export const resourceNames = resources.map(({ name }) => name);
+export const resourceNames = [...resources.map(({ name }) => name), stream.name];
 
 /** Finds the resource with a name such as `device`. */
 export function findResource(name: unknown): Resource | undefined {
@@ -55,6 +55,8 @@ export function findResource(name: unknown): Resource | undefined {
 /** Reads the type, the identifier and the dependencies of a line. @throws AppError invalid (4003) */
 export function parseItem(account: string, options: ImportOptions, line: Values): ImportItem {
   const { resource: named, id_developer, ...rest } = line;
+  if (options.on_conflict === 'create')
+    throw new AppError('invalid', { on_conflict: 'may be create for streams only' });
   const resource = findResource(named ?? options.resource);
   if (resource === undefined) {
     const reason = named === undefined ? 'is required' : `must be one of ${resourceNames.join(', ')}`;
@@ -77,7 +79,8 @@ function referenceNames({ references, legacy: { aliases = {} } }: Resource): str
   return [...references, ...Object.keys(aliases).filter((alias) => references.includes(aliases[alias] ?? ''))];
 }
 
-function moveToAccount(id: unknown, from: string | undefined, to: string): unknown {
+/** Replaces the account of an identifier. */
+export function moveToAccount(id: unknown, from: string | undefined, to: string): unknown {
   if (from === undefined || typeof id !== 'string' || !id.endsWith(`@${from}`)) return id;
   return id.slice(0, -from.length) + to;
 }

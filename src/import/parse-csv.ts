@@ -1,11 +1,15 @@
 import { isUtf8 } from 'node:buffer';
 import { AppError, createFieldErrors } from '../errors.js';
+import { parseDataPath } from '../schema/data-path.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Fields, FieldType, Values } from '../schema/fields.js';
 import { notUtf8, parseJson } from '../schema/json.js';
 import type { Resource } from '../schema/resource.js';
 
 export type Delimiter = ',' | ';';
+
+/** The fields of a line. */
+export type LineType = Pick<Resource, 'name' | 'fields' | 'readOnly' | 'legacy'>;
 
 /** A first line by which spreadsheets name the separator. */
 const separatorLine = /^"?sep=([,;])"?$/i;
@@ -58,12 +62,18 @@ export function toValues(
   columns: readonly string[],
   cells: readonly string[],
   delimiter: Delimiter,
-  resource: Resource | undefined,
+  resource: LineType | undefined,
 ): Values {
   const values: Values = Object.create(null) as Values;
   for (const [at, cell] of cells.entries()) {
-    if (cell === '') continue;
     const column = columns[at] || `column ${at + 1}`;
+    const data = resource && findDataPath(resource, column);
+    if (data !== undefined) {
+      values.data ??= {};
+      if (cell !== '') setAt(values, ['data', ...data], guessValue(removeGuard(cell), delimiter));
+      continue;
+    }
+    if (cell === '') continue;
     const path = column.split('.');
     const type = resource && findType(resource, path);
     setAt(values, type === undefined ? [column] : path, toJsonValue(removeGuard(cell), type, delimiter));
@@ -76,8 +86,26 @@ export function removeGuard(cell: string): string {
   return /^'[=+\-@'\t\r]/.test(cell) ? cell.slice(1) : cell;
 }
 
+/** The keys that a column such as `data.engine.oil` of streams leads through. */
+function findDataPath({ name }: LineType, column: string): string[] | undefined {
+  if (name !== 'stream' || !column.startsWith('data.')) return undefined;
+  const path = column.slice('data.'.length);
+  return parseDataPath(path)?.steps.map(({ key }) => key) ?? [path];
+}
+
+const jsonCell = /^(?:true|false|null|-?(?:0|[1-9]\d{0,400})(?:\.\d{1,400})?(?:[eE][+-]?\d{1,3})?|[[{].*)$/s;
+
+/** A cell that is no JSON value other than a text is a text. */
+function guessValue(cell: string, delimiter: Delimiter): unknown {
+  const text = delimiter === ';' ? cell.replace(/^(-?\d+),(\d+)$/, '$1.$2') : cell;
+  if (!jsonCell.test(text)) return cell;
+  if (!/^[[{]/.test(text)) return JSON.parse(text);
+  const { value = cell } = parseJson(Buffer.from(text));
+  return value;
+}
+
 /** The type of the field that a column names, by its path. */
-function findType({ fields, readOnly, legacy: { aliases = {} } }: Resource, [first = '', ...rest]: readonly string[]) {
+function findType({ fields, readOnly, legacy: { aliases = {} } }: LineType, [first = '', ...rest]: readonly string[]) {
   const key = (Object.hasOwn(aliases, first) ? aliases[first] : undefined) ?? first;
   let members: Fields | undefined = { ...readOnly, ...fields };
   let type = Object.hasOwn(members, key) ? members[key]?.type : undefined;
@@ -91,12 +119,13 @@ function findType({ fields, readOnly, legacy: { aliases = {} } }: Resource, [fir
 function setAt(values: Values, path: readonly string[], value: unknown): void {
   let object = values;
   for (const key of path.slice(0, -1)) {
-    const inner = object[key];
+    const inner = Object.hasOwn(object, key) ? object[key] : undefined;
     const next = isPlainObject(inner) ? inner : (Object.create(null) as Values);
     object[key] = next;
     object = next;
   }
-  object[path.at(-1) ?? ''] = value;
+  // a key of a client may be __proto__
+  Object.defineProperty(object, path.at(-1) ?? '', { value, enumerable: true, writable: true, configurable: true });
 }
 
 /** A text that is no value of the type stays a text, which the check of the field rejects. */

@@ -6,8 +6,7 @@ import { runUntilTimeLimit, TimeLimitError } from '../lib/time-limit.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
 import { notUtf8, parseJson, removeByteOrderMark } from '../schema/json.js';
-import type { Resource } from '../schema/resource.js';
-import { chooseDelimiter, type Delimiter, parseCells, parseHeader, toValues } from './parse-csv.js';
+import { chooseDelimiter, type Delimiter, type LineType, parseCells, parseHeader, toValues } from './parse-csv.js';
 import { createScanner, splitRecords } from './split-records.js';
 
 /** One line of an import: the object that it holds, or what is wrong with it. */
@@ -45,7 +44,7 @@ const wholeLineBreak = /\n|\r./s;
  */
 export async function* readLines(
   request: IncomingMessage,
-  resourceOf: (name: unknown) => Resource | undefined,
+  resourceOf: (name: unknown) => LineType | undefined,
   limit_ms = idle_limit_ms,
 ): AsyncGenerator<readonly ImportLine[]> {
   let last = 0;
@@ -75,7 +74,7 @@ function toAppError(error: unknown, limit_ms: number): AppError {
 async function* readDecoded(
   chunks: AsyncIterable<Buffer>,
   contentType: string,
-  resourceOf: (name: unknown) => Resource | undefined,
+  resourceOf: (name: unknown) => LineType | undefined,
 ): AsyncGenerator<readonly ImportLine[]> {
   const { head, body } = await readHead(chunks);
   if (utf16Beginning.test(head.toString('latin1', 0, 2))) {
@@ -154,7 +153,7 @@ function parseObject(content: Buffer | AppError): Values | AppError {
 async function* readCsv(
   body: AsyncIterable<Buffer>,
   delimiter: Delimiter,
-  resourceOf: (name: unknown) => Resource | undefined,
+  resourceOf: (name: unknown) => LineType | undefined,
 ): AsyncGenerator<readonly ImportLine[]> {
   let columns: readonly string[] | undefined;
   const batches = splitRecords(body, createScanner({ delimiter }));

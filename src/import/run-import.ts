@@ -7,8 +7,9 @@ import type { ImportLine } from './read-lines.js';
 
 /** Bytes of the lines in work; a longer line is worked on alone. */
 const max_line_bytes = 2 * 1024 * 1024;
-/** Bytes that a shorter line counts for, so that at most 256 are in work. */
+/** Bytes that a shorter line counts for, so that at most 256 are in work; of streams, which share commands, 4,096. */
 const min_line_bytes = max_line_bytes / 256;
+const min_stream_bytes = max_line_bytes / 4096;
 
 /** Memory that one import may hold. */
 export const import_memory_bytes = max_line_bytes + held_memory_bytes;
@@ -25,7 +26,7 @@ const counters = { 2001: 'created', 2005: 'updated', 2007: 'skipped' } as const;
 export async function runImport(
   batches: AsyncIterable<readonly ImportLine[]>,
   apply: (line: ImportLine) => Promise<LineOutcome>,
-  answers: HeldAnswers,
+  { answers, isStream }: { answers: HeldAnswers; isStream: (line: ImportLine) => boolean },
 ): Promise<void> {
   const totals = { created: 0, updated: 0, skipped: 0, failed: 0 };
   const inWork = createShares({ capacity: max_line_bytes, max_per_account: max_line_bytes, max_waiting: 1 });
@@ -42,7 +43,10 @@ export async function runImport(
   try {
     for await (const lines of batches) {
       for (const line of lines) {
-        const amount = Math.min(Math.max(line.bytes, min_line_bytes), max_line_bytes);
+        const amount = Math.min(
+          Math.max(line.bytes, isStream(line) ? min_stream_bytes : min_line_bytes),
+          max_line_bytes,
+        );
         const release = await inWork.acquire('', { amount, signal });
         signal.throwIfAborted();
         answered = awaitLater(answer(line.line, awaitLater(apply(line)), answered).finally(release));

@@ -1,12 +1,19 @@
+import mongoose from 'mongoose';
+import { type ClusteredDocument, readRanges } from '../db/clustered.js';
+import { type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
+import { groupBy } from '../lib/group-by.js';
 import { createShares } from '../lib/shares.js';
 import { runWithTimeLimit, TimeLimitError } from '../lib/time-limit.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream } from '../objects/received-streams.js';
 import type { ValueRecorder } from '../objects/values/recorder.js';
+import { stream } from '../resources/index.js';
 import type { StreamDocument } from './documents.js';
-import type { Devices, Submission } from './senders.js';
+import type { Device, Devices, Submission } from './senders.js';
+
+const { MaxKey } = mongoose.mongo;
 
 /** Data streams of one account in a batch. */
 export interface AccountPart {
@@ -28,6 +35,13 @@ const finish_limit_ms = 30_000;
  * senders wait for it. @throws AppError database (5031), also if it takes longer than 30 s
  */
 export type FinishPart = (part: AccountPart, stream_revision: Id) => Promise<void>;
+
+interface Comparison {
+  prepareEvaluation: PrepareEvaluation | undefined;
+  isMeasured: boolean;
+  /** `at` of the last data stream by device, before imported ones were stored. */
+  last: ReadonlyMap<string, number>;
+}
 
 /** Creates the function for all accounts of a process. */
 export function createFinisher(values: Pick<ValueRecorder, 'record'>): FinishPart {
@@ -60,23 +74,41 @@ function receivedStreams(stored: readonly StreamDocument[], devices: Devices): R
   });
 }
 
-/** Compares the data streams of each account with its alarm rules. @param documents the stored streams of each request */
+/** Finds `at` of the last data stream of devices, up to `now` (epoch seconds), that have one. */
+export async function findLastTimes(
+  db: Database,
+  senders: Iterable<Device>,
+  now: number,
+): Promise<ReadonlyMap<string, number>> {
+  const ranges = [...senders].map(({ _id, account, id_developer: id }) => {
+    const key = { account, device: id };
+    return { _id: { $gte: key, $lt: { ...key, at: now, n: new MaxKey() } }, parent: _id, _t: 'str' };
+  });
+  const last = [{ $sort: { _id: -1 } }, { $limit: 1 }, { $project: { _id: 1 } }];
+  const pipeline = readRanges(stream.plural, ranges, last);
+  const streams = db.collection<ClusteredDocument>(stream.plural);
+  const found = await streams.aggregate<ClusteredDocument>(pipeline, { maxTimeMS: read_limit_ms }).toArray();
+  return new Map(found.map(({ _id }) => [String(_id.device), Number(_id.at)]));
+}
+
+/**
+ * Compares the data streams of each account with its alarm rules; imported ones only if they are newer, together.
+ * @param documents the stored streams of each request
+ */
 export async function compareWithRules(
-  documents: ReadonlyMap<Pick<Submission, 'account'>, readonly StreamDocument[]>,
+  documents: ReadonlyMap<Pick<Submission, 'account' | 'isImport'>, readonly StreamDocument[]>,
   devices: Devices,
-  { prepareEvaluation, isMeasured }: { prepareEvaluation: PrepareEvaluation | undefined; isMeasured: boolean },
+  { prepareEvaluation, isMeasured, last }: Comparison,
 ): Promise<ReadonlyMap<string, AccountPart>> {
-  const requests = new Map<string, ReceivedStream[][]>();
-  for (const [{ account }, stored] of documents) {
-    const streams = receivedStreams(stored, devices);
-    const ofAccount = requests.get(account);
-    if (ofAccount === undefined) requests.set(account, [streams]);
-    else ofAccount.push(streams);
-  }
+  const isNewer = ({ device, at }: ReceivedStream) => at > (last.get(device.id_developer) ?? Number.NEGATIVE_INFINITY);
   const parts = new Map<string, AccountPart>();
-  for (const [account, ofAccount] of requests) {
-    const evaluation = await prepareEvaluation?.(account)?.(ofAccount);
-    parts.set(account, { account, streams: ofAccount.flat(), evaluation, isMeasured });
+  for (const [account, jobs] of groupBy(documents.keys(), ({ account }) => account)) {
+    const requests = jobs.map((job) => receivedStreams(documents.get(job) ?? [], devices));
+    const sent = requests.filter((_streams, index) => jobs[index]?.isImport !== true);
+    const imported = requests.filter((_streams, index) => jobs[index]?.isImport === true).flat();
+    const compared = imported.length === 0 ? sent : [...sent, imported.filter(isNewer)];
+    const evaluation = await prepareEvaluation?.(account)?.(compared);
+    parts.set(account, { account, streams: requests.flat(), evaluation, isMeasured });
   }
   return parts;
 }

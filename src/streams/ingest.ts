@@ -1,3 +1,4 @@
+import type { mongo } from 'mongoose';
 import { createBatcher } from '../db/batching/batcher.js';
 import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
@@ -10,10 +11,11 @@ import { replaceRevisions } from '../objects/last-stream-cache.js';
 import type { PrepareEvaluation } from '../objects/received-streams.js';
 import { createValueRecorder } from '../objects/values/recorder.js';
 import type { DeadlineKind } from '../resources/device/status.js';
+import { stream } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { buildDocument, insertDocuments, type StreamDocument, setSender } from './documents.js';
-import { type AccountPart, compareWithRules, createFinisher } from './finish.js';
-import { createOnceInserter } from './insert-once.js';
+import { type AccountPart, compareWithRules, createFinisher, findLastTimes } from './finish.js';
+import { createOnceInserter, findMissing } from './insert-once.js';
 import { createNumbering } from './numbering.js';
 import {
   type Device,
@@ -88,6 +90,28 @@ export function createIngest(options: Options): (submission: Submission) => Prom
     const inserted = await insertOnce(once.flatMap(({ documents }) => documents));
     for (const job of once) job.documents = job.documents.filter((document) => inserted.has(document));
   }
+  /** Leaves out of a dry run what devices have. */
+  async function simulate(jobs: readonly Job[]): Promise<void> {
+    const once = jobs.filter(({ skipsRepeated }) => skipsRepeated);
+    const streams = db.collection<mongo.Document>(stream.plural);
+    const missing = new Set(
+      await findMissing(
+        streams,
+        once.flatMap(({ documents }) => documents),
+      ),
+    );
+    for (const job of once) job.documents = job.documents.filter((document) => missing.has(document));
+  }
+  /** Finds the last streams of devices whose imported streams rules are compared with. */
+  async function findLast(jobs: readonly Job[], devices: Devices): Promise<ReadonlyMap<string, number>> {
+    const imported = jobs.filter(({ account, isImport }) => isImport && prepareEvaluation?.(account) !== undefined);
+    if (imported.length === 0) return new Map();
+    const senders = findSenders(
+      imported.flatMap(({ documents }) => documents),
+      devices,
+    );
+    return findLastTimes(db, senders, clock() / 1000);
+  }
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     metrics.batch(jobs.length);
     const refused = new Map<Job, Error>();
@@ -99,19 +123,22 @@ export function createIngest(options: Options): (submission: Submission) => Prom
       if (faults !== undefined) refused.set(job, new AppError('invalid', faults));
       else documents.set(job, job.documents);
     }
-    if (documents.size === 0) return refused;
-    const all = [...documents.values()].flat();
-    for (const document of all) {
+    for (const document of [...documents.values()].flat()) {
       const sender = devices.get(document._id.device);
       if (sender !== undefined) setSender(document, sender);
     }
+    await simulate([...documents.keys()].filter(({ isDryRun }) => isDryRun));
+    for (const job of jobs) if (job.isDryRun) documents.delete(job);
+    if (documents.size === 0) return refused;
+    const all = [...documents.values()].flat();
+    const last = await findLast([...documents.keys()], devices);
     let endReview = await values.begin(findSenders(all, devices));
     await insert([...documents.keys()]);
     for (const job of documents.keys()) documents.set(job, job.documents);
     const isMeasured = endReview !== undefined;
     let finishing: ReadonlyMap<string, Promise<void>> = new Map();
     for (;;) {
-      const parts = await compareWithRules(documents, devices, { prepareEvaluation, isMeasured });
+      const parts = await compareWithRules(documents, devices, { prepareEvaluation, isMeasured, last });
       const stream_revision = db.newId();
       if (await move(db, [...documents.keys()], devices, { parts, stream_revision })) {
         finishing = beginFinishing(documents.keys(), parts, (part) => finish(part, stream_revision));
@@ -186,7 +213,7 @@ function move(
     hasNewRevision: false,
     mark: sender && parts.get(sender.account)?.evaluation?.markOf(sender),
   });
-  for (const { entries, documents, now, isWill = false, skipsRepeated = false } of jobs) {
+  for (const { entries, documents, now, isWill, skipsRepeated, isImport } of jobs) {
     for (const { device, _t } of entries) {
       const move = moves.get(device) ?? createMove(devices.get(device));
       // a majority then has what a stream was left out for
@@ -196,7 +223,8 @@ function move(
     if (isWill) continue;
     for (const { _id, _t } of documents) {
       const { receipts = {} } = moves.get(_id.device) ?? {};
-      receipts[path[_t]] = Math.max(receipts[path[_t]] ?? 0, now);
+      const received = isImport ? Math.floor(Math.min(_id.at.value, now)) : now;
+      receipts[path[_t]] = Math.max(receipts[path[_t]] ?? 0, received);
     }
   }
   return extendDeadlines(db, [...moves.values()], stream_revision);

@@ -34,6 +34,17 @@ export function createOnceInserter(db: Database, nextNumber: NextNumber) {
   };
 }
 
+/** Finds the streams that would be inserted. */
+export async function findMissing(
+  streams: mongo.Collection,
+  documents: readonly StreamDocument[],
+): Promise<readonly StreamDocument[]> {
+  if (documents.length === 0) return [];
+  const firsts = new Map([...documents].reverse().map((document) => [keyOf(document), document]));
+  const stored = await findNumbers(streams, documents);
+  return documents.filter((document) => firsts.get(keyOf(document)) === document && !stored.has(keyOf(document)));
+}
+
 /**
  * Inserts what is missing, and looks again: of processes that have inserted the same stream each removes its own and begins
  * anew, so that exactly one is left.
@@ -45,11 +56,8 @@ async function insertMissing(
 ): Promise<ReadonlySet<StreamDocument>> {
   const streams = db.collection<mongo.Document>(stream.plural);
   const inserted = new Set<StreamDocument>();
-  const firsts = new Map([...documents].reverse().map((document) => [keyOf(document), document]));
-  let missing = documents.filter((document) => firsts.get(keyOf(document)) === document);
-  for (;;) {
-    const stored = await findNumbers(streams, missing);
-    missing = missing.filter((document) => !stored.has(keyOf(document)));
+  for (let wanted = documents; ; ) {
+    const missing = await findMissing(streams, wanted);
     if (missing.length === 0) return inserted;
     await insertDocuments(db, missing, nextNumber);
     const numbers = await findNumbers(streams, missing);
@@ -59,7 +67,7 @@ async function insertMissing(
     const keys = contested.map(({ _id }) => _id);
     await removeByKeys(streams, keys);
     await sleep(randomInt(max_wait_ms));
-    missing = contested;
+    wanted = contested;
   }
 }
 

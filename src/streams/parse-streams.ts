@@ -34,6 +34,8 @@ interface StreamDefaults {
   /** Undefined: each entry may name its kind. */
   _t?: StreamKind;
   protocol?: string;
+  /** Streams of other times than their receipt. */
+  requiresAt?: true;
 }
 
 /** A stream that names its device. */
@@ -74,6 +76,7 @@ function parseOne(
   const values = sent === item ? parseFieldsOf(sent, origin, wrong) : {};
   if (sent !== item) faults[fieldOf()] = 'must be an object';
   if (origin._t !== undefined && sent._t != null && sent._t !== origin._t) wrong._t = `must be ${origin._t} here`;
+  if (origin.requiresAt && sent.at == null) wrong.at = 'is required';
   const data = new OpaqueJson(values.data ?? null);
   if (data.size > max_data_bytes) wrong.data ??= 'must not be larger than 64 KiB';
   for (const [field, fault] of Object.entries(wrong)) faults[fieldOf(field)] = fault;

@@ -96,7 +96,7 @@ const parameters = new Map<string, FieldType>([
       { about: 'Aggregates of the values in a bucket, by default avg,min,max.', example: 'avg,max' },
     ),
   ],
-  ['every', withDocumentation(bucketLength(), { about: 'Length of a bucket.', example: '3600' })],
+  ['every', withDocumentation(bucketLength(), { about: 'Length of a bucket.', example: 'day' })],
   [
     'time_zone',
     withDocumentation(textMatching(100, isTimeZone, 'a time zone listed at /time_zones/'), {

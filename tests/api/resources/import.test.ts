@@ -71,7 +71,7 @@ describe('lines', () => {
       'not json',
       '[1]',
       '{"name":"no type"}',
-      '{"resource":"stream"}',
+      '{"resource":"topic"}',
       '{"resource":"project","name":"","colour":"red"}',
       '   ',
       `{"resource":"service","name":"S","id_project":"missing@${account}"}`,
@@ -86,7 +86,7 @@ describe('lines', () => {
       {
         line: 5,
         code: 4003,
-        details: { resource: 'must be one of project, service, group, asset, model, device' },
+        details: { resource: 'must be one of project, service, group, asset, model, device, stream' },
       },
       {
         line: 6,
@@ -455,7 +455,7 @@ describe('the request', () => {
   it('rejects wrong parameters and small scopes', async () => {
     const { api } = await openAccount();
     for (const query of [
-      'resource=stream',
+      'resource=topic',
       'on_conflict=merge',
       'dry_run=0',
       'dry_run=true',
