@@ -117,6 +117,8 @@ export function trackConnections(
   }, request_check_ms).unref();
   server.once('close', () => clearInterval(requestCheck));
   server.on('connection', (socket: Socket) => {
+    // again for each request that is replayed
+    if (sockets.has(socket)) return;
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
   });
