@@ -15,7 +15,18 @@ import { reportIndexOf } from './objects/device-deadlines.js';
 import { measured_paths, measuredPathsOf } from './objects/measured-paths.js';
 import { gravityOf, severities } from './resources/alarm-states.js';
 import { deadlineKinds } from './resources/device/status.js';
-import { alarm, alarmrule, command, device, event, model, resources, topic, webhook } from './resources/index.js';
+import {
+  alarm,
+  alarmrule,
+  command,
+  device,
+  deviceconfig,
+  event,
+  model,
+  resources,
+  topic,
+  webhook,
+} from './resources/index.js';
 import { bySuffixedPath, findSuffixedPaths } from './resources/suffixed-paths.js';
 import { buildSearchText } from './schema/search.js';
 import { upgradeStreams } from './streams/upgrade.js';
@@ -49,6 +60,7 @@ export const migrations: readonly Migration[] = [
 export const indexes: Indexes = {
   [command.plural]: [commandSlots, ...commandTimes],
   [topic.plural]: [topicSlots],
+  [deviceconfig.plural]: [{ key: { shared_content: 1 }, sparse: true }],
   [device.plural]: [
     ...deadlineKinds.map((kind) => ({
       key: reportIndexOf(kind),

@@ -11,6 +11,8 @@ import { queueCommands } from './commands/many.js';
 import { type Config, formatOrigin } from './config.js';
 import type { Database, Log } from './db/database.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from './db/leased-job.js';
+import { removeUnusedContents } from './device-configs/contents.js';
+import { selectConfigs, storeConfigs } from './device-configs/many.js';
 import { beginLog, startLogReader } from './events/log-reader.js';
 import { startStatusWatch } from './events/status-watch.js';
 import { removeEventsBefore } from './events/store.js';
@@ -245,13 +247,14 @@ export type JobName = keyof ReturnType<typeof prepareJobs>;
 const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
-/** Deletes old events, alarms and commands every minute. */
+/** Deletes old events, alarms and commands, and contents without a file, every minute. */
 function startRetention({ config, db, log, clock }: ServiceDeps): LeasedJob {
   const { event_retention_days: days } = config;
   async function work(): Promise<void> {
     if (days !== undefined) await removeEventsBefore(db, clock() - days * day_ms);
     await removeOldAlarms(db, clock() / 1000);
     await removeOldCommands(db, clock() / 1000);
+    await removeUnusedContents(db, clock() / 1000);
   }
   const period_ms = retention_period_ms;
   return startPeriodicJob({ db, log, name: 'retention', period_ms, mayRun: db.isClockRight, work });
@@ -278,7 +281,7 @@ function createMaintenance({
   let isInitialized = false;
   return async (store, signal) => {
     const { db } = store;
-    await finishChanges(store, [queueCommands], clock());
+    await finishChanges(store, [queueCommands, storeConfigs, selectConfigs], clock());
     await finishMoves(store);
     await finishRemovals(store);
     await waitForJournaled(store, signal);

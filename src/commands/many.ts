@@ -2,11 +2,10 @@ import type { mongo } from 'mongoose';
 import { type Database, read_limit_ms } from '../db/database.js';
 import { chooseSlot, describeFull } from '../db/free-slot.js';
 import type { Id } from '../db/ids.js';
-import { findAll } from '../db/raw-find.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { keyOfId } from '../objects/ancestors.js';
-import type { BulkAction } from '../objects/bulk/action.js';
-import { device } from '../resources/index.js';
+import { type BulkAction, deleteOrphans } from '../objects/bulk/action.js';
+import { command } from '../resources/index.js';
 import { commandsOf, createBuilder, isOpen, limited } from './store.js';
 
 /** Commands of one write. */
@@ -36,14 +35,7 @@ export const queueCommands: BulkAction = {
       await commandsOf(db).insertMany([...batch], { session, ordered: false });
     return documents.length;
   },
-  async finish({ store }, devices) {
-    const filter = { _id: { $in: devices } };
-    const query = { filter, projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-    const existing = await findAll(store.db.collection(device.plural), query);
-    const keys = new Set(existing.map(({ _id }) => keyOfId(_id)));
-    const deleted = devices.filter((id) => !keys.has(keyOfId(id)));
-    if (deleted.length > 0) await commandsOf(store.db).deleteMany({ parent: { $in: deleted } });
-  },
+  finish: (ctx, devices) => deleteOrphans(ctx, command.plural, devices),
 };
 
 interface OpenCommands {

@@ -40,8 +40,8 @@ export function desiredConfigEndpoints(changeState: ChangeState): Endpoint[] {
   ];
 }
 
-/** @throws AppError invalid (4003) */
-function parseVersion(body: Values): string | null {
+/** Parses the wanted version; null: none. @throws AppError invalid (4003) */
+export function parseVersion(body: Values): string | null {
   const faults = createFieldErrors();
   for (const key of Object.keys(body)) if (key !== 'version') faults[key] = 'unknown field';
   const { version } = body;
@@ -51,7 +51,8 @@ function parseVersion(body: Values): string | null {
   return version as string | null;
 }
 
-function describeDesired(type: FieldType | undefined): Schema {
+/** Describes the body with the wanted version. */
+export function describeDesired(type: FieldType | undefined): Schema {
   return {
     title: 'DesiredDeviceConfigUpdate',
     type: 'object',

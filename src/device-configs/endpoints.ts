@@ -14,6 +14,7 @@ import { describeIdentifier } from '../schema/resource.js';
 import { createConfigCounts } from './count-endpoint.js';
 import { desiredConfigEndpoints } from './desired-endpoints.js';
 import { appendDesiredMarks } from './desired-marks.js';
+import { manyConfigEndpoints } from './many-endpoints.js';
 import { createConfig, findConfig, loadConfig } from './store.js';
 
 const limit_bytes = 16 * 1024 * 1024;
@@ -104,6 +105,7 @@ export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
       handle: download,
     },
     ...desiredConfigEndpoints(changeState),
+    ...manyConfigEndpoints(limit_bytes),
     createConfigCounts(),
   ];
 }

@@ -8,9 +8,11 @@ import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import { insertUnderParent } from '../objects/insert-under-parent.js';
 import type { Bson } from '../objects/page.js';
+import type { NodeRef } from '../objects/removed-nodes.js';
 import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { device, deviceconfig } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
+import { findContent } from './contents.js';
 
 const { BSON } = mongoose.mongo;
 
@@ -20,25 +22,26 @@ const { BSON } = mongoose.mongo;
  * @throws AppError notFound (4041) without the device; an existing version breaks a unique index (4003)
  */
 export async function createConfig(ctx: OperationContext, id: string, values: Values): Promise<Bson> {
-  const { store, account, user, now, request_id } = ctx;
-  const file = Buffer.from(String(values.file), 'base64');
-  const document = {
-    _id: store.db.newId(),
-    account,
-    parent: (await assertExists(ctx, device, id))._id,
-    ...values,
-    file,
-    size: file.length,
-    checksum: createHash('sha1').update(file).digest('hex'),
-    device: id,
-    owner: user,
-    updater: user,
-    created_at: now,
-    updated_at: now,
-    last_request_id: request_id,
-  };
+  const { _id } = await assertExists(ctx, device, id);
+  const document = buildConfig(ctx, { _id, id }, { ...values, ...describeFile(String(values.file)) });
   await insertUnderParent(ctx, deviceconfig.plural, document, device.plural);
   return BSON.serialize(document);
+}
+
+/** Describes the content of a file in base64 as it is stored. */
+export function describeFile(base64: string): { file: Buffer; size: number; checksum: string } {
+  const file = Buffer.from(base64, 'base64');
+  return { file, size: file.length, checksum: createHash('sha1').update(file).digest('hex') };
+}
+
+/** Builds the document of a version of a file for a device. */
+export function buildConfig(
+  { store, account, user, now, request_id }: OperationContext,
+  { _id: parent, id }: Pick<NodeRef, '_id' | 'id'>,
+  values: Values,
+) {
+  const audit = { owner: user, updater: user, created_at: now, updated_at: now, last_request_id: request_id };
+  return { _id: store.db.newId(), account, parent, ...values, device: id, ...audit };
 }
 
 /** A stored file; `bson` is the whole document. */
@@ -93,6 +96,9 @@ export async function loadConfig({ store: { db }, account }: OperationContext, _
   const filter = { _id, account };
   const bson = await findOneRaw(db.collection(deviceconfig.plural), filter, { maxTimeMS: read_limit_ms });
   if (bson === undefined) throw new AppError('notFound');
-  const { file, name, checksum } = BSON.deserialize(bson, { promoteBuffers: true });
-  return { bson, file, name, checksum };
+  const { shared_content: content, ...document } = BSON.deserialize(bson, { promoteBuffers: true });
+  const { name, checksum } = document;
+  if (content === undefined) return { bson, file: document.file, name, checksum };
+  const file = await findContent(db, content);
+  return { bson: BSON.serialize({ ...document, file }), file, name, checksum };
 }

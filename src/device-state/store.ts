@@ -8,6 +8,7 @@ import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
+import { splitIntoBatches } from '../lib/batches.js';
 import { groupBy } from '../lib/group-by.js';
 import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
@@ -69,6 +70,8 @@ interface Write {
 
 /** States have at most 64 KiB: a batch takes 2 MiB at most, and others do not wait long for the next one. */
 const max_batch_size = 32;
+/** Of many devices in a transaction, where no one waits for the next batch. */
+const max_bulk_size = 250;
 const max_attempts = 20;
 
 /** The states of all devices. */
@@ -159,10 +162,45 @@ async function writeOnce(
   return [...lost].flatMap((write) => write.jobs);
 }
 
-async function planWrites(db: Database, jobs: readonly Job[], refused: Map<Job, Error>): Promise<readonly Write[]> {
+interface BulkOptions {
+  session: mongo.ClientSession;
+  skipsInvalid: boolean;
+}
+
+/** Changes the states of many devices in a transaction. @returns how many @throws what `change` throws unless `skipsInvalid` */
+export async function updateStates(
+  db: Database,
+  owners: readonly StateOwner[],
+  change: (state: DeviceState, owner: StateOwner) => ChangedState,
+  { session, skipsInvalid }: BulkOptions,
+): Promise<number> {
+  let changed = 0;
+  for (const batch of splitIntoBatches(owners, max_bulk_size)) {
+    const refused = new Map<Job, Error>();
+    const jobs = batch.map((owner): Job => ({ owner, change: (state) => change(state, owner) }));
+    const writes = await planWrites(db, jobs, refused, session);
+    for (const error of skipsInvalid ? [] : refused.values()) throw error;
+    const statements = writes.map((write) => statementOf(write, db.newId()));
+    if (statements.length > 0) await statesOf(db).bulkWrite(statements, { session, ordered: false });
+    changed += writes.length;
+  }
+  return changed;
+}
+
+async function planWrites(
+  db: Database,
+  jobs: readonly Job[],
+  refused: Map<Job, Error>,
+  session?: mongo.ClientSession,
+): Promise<readonly Write[]> {
   const byDevice = groupBy(jobs, ({ owner }) => keyOfId(owner._id));
   const ids = [...byDevice.values()].flatMap(([job]) => job?.owner._id ?? []);
-  const states = await findAll(statesOf(db), { filter: { parent: { $in: ids } }, maxTimeMS: read_limit_ms });
+  const [filter, options] = [{ parent: { $in: ids } }, { maxTimeMS: read_limit_ms }];
+  const states = await (session === undefined
+    ? findAll(statesOf(db), { filter, ...options })
+    : statesOf(db)
+        .find(filter, { ...options, session })
+        .toArray());
   const stored = new Map(states.map((state) => [keyOfId(state.parent), state]));
   const writes: Write[] = [];
   const takeTurns = createTurns();

@@ -78,17 +78,18 @@ function parseCertificates(text: string): X509Certificate[] {
 }
 
 /**
- * Reads the files, and again every 30 s (reference/configuration.md#tls). @param log undefined in a worker, of which
+ * Reads the files, and again every 30 s (reference/configuration.md#tls). @param reportTo undefined in a worker, of which
  * another one reports @param clock epoch milliseconds
  * @returns undefined without TLS @throws StartError naming the file that is bad
  */
 export async function openTlsFiles(
   config: Paths,
-  log: Log | undefined,
+  reportTo: Log | undefined,
   clock: () => number,
 ): Promise<TlsFiles | undefined> {
   const initial = await readTlsFiles(config);
   if (initial === undefined) return undefined;
+  const log: Log = reportTo ?? { info() {}, warn() {}, error() {} };
   let content = initial;
   let warned_ms = Number.NEGATIVE_INFINITY;
   let lastFault: string | undefined;
@@ -99,7 +100,7 @@ export async function openTlsFiles(
     const ends_ms = readEnd();
     if (ends_ms - clock() > warning_days * day_ms || clock() - warned_ms < day_ms) return;
     warned_ms = clock();
-    log?.warn({ file: config.tls_cert_file, ends_at: new Date(ends_ms).toISOString() }, 'the certificate ends soon');
+    log.warn({ file: config.tls_cert_file, ends_at: new Date(ends_ms).toISOString() }, 'the certificate ends soon');
   }
 
   const reload = coalesce(async () => {
@@ -108,12 +109,12 @@ export async function openTlsFiles(
       if (found !== undefined && !isDeepStrictEqual(found, content)) {
         content = found;
         for (const use of apply) use(content);
-        log?.info?.({ file: config.tls_cert_file }, 'TLS files read again');
+        log.info({ file: config.tls_cert_file }, 'TLS files read again');
       }
       lastFault = undefined;
     } catch (error) {
       const { message: reason } = error as Error;
-      if (reason !== lastFault) log?.error({ reason }, 'TLS files are bad; the former stay in use');
+      if (reason !== lastFault) log.error({ reason }, 'TLS files are bad; the former stay in use');
       lastFault = reason;
     }
     warnOfEnd();

@@ -40,7 +40,17 @@ export class Projection<Context = unknown> {
   }
 }
 
-const internalKeys = ['_id', '__v', 'account', 'parent', 'last_request_id', 'last_change', 'claim', 'message'];
+const internalKeys = [
+  '_id',
+  '__v',
+  'account',
+  'parent',
+  'last_request_id',
+  'last_change',
+  'claim',
+  'message',
+  'shared_content',
+];
 
 /**
  * Builds the projection of a type; in a `list` it leaves out what is too large for one.

@@ -131,7 +131,7 @@ async function applyAtOnce(
     assertConfirmed(confirmed, matched);
     return withTransaction(db.collection(plural), atomic_limit_ms, async (session) => {
       const outcome = await applyChange(ctx, change, selection, { session });
-      assertConfirmed(confirmed, outcome.changed);
+      assertConfirmed(confirmed, outcome.actedOn?.length ?? outcome.changed);
       return outcome;
     });
   });

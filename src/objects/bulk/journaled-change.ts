@@ -87,7 +87,7 @@ async function savePieces(
     if (matched > confirmed) continue;
     if (isChecked) await assertValid(ctx, change, documents);
     const ids = documents.map((document) => getId(document, '_id'));
-    await action?.check(ctx, ids);
+    await action?.check(ctx, ids, change.values ?? {});
     const pieces = [...splitIntoBatches(ids, max_ids)].map((piece) => ({ _id: db.newId(), root, ids: piece }));
     await piecesOf(db).insertMany(pieces);
   }

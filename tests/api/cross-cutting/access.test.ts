@@ -106,6 +106,8 @@ const rows: Readonly<Record<string, Row>> = {
   'GET /devices/{device_id_developer}/deviceconfigs/': row(ofDevice, 'device'),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/': row(ofDevice, 'device'),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/{file_version}/': row(ofDevice, 'device'),
+  'POST /devices/deviceconfigs/': row(writing, 'anything', config, '?name=nothing'),
+  'PUT /devices/deviceconfigs/{file_name}/desired/': row(writing, 'anything', { version: '1' }, '?name=nothing'),
   'POST /devices/commands/': row(writing, 'anything', { name: 'n' }, '?name=nothing'),
   'POST /devices/{device_id_developer}/commands/': row(writing, 'device', { name: 'n' }),
   'GET /devices/{device_id_developer}/commands/': row(ofDevice, 'device'),

@@ -317,6 +317,16 @@ const rows: Record<string, () => Promise<unknown>> = {
     ),
   'POST /devices/{device_id_developer}/commands/': async () =>
     expectNotFound(await globex.post(pathOf('devices', acmeIds.device, 'commands'), { name: 'stop' })),
+  'POST /devices/deviceconfigs/': async () => {
+    const query = `id_developer=${encodeURIComponent(acmeIds.device)}`;
+    const reply = await globex.post(`/devices/deviceconfigs/?${query}`, { name: 'boot', version: '1', file: 'YQ==' });
+    expect(reply.body).toMatchObject({ code: 2006, details: { matched: 0 } });
+  },
+  'PUT /devices/deviceconfigs/{file_name}/desired/': async () => {
+    const query = `id_developer=${encodeURIComponent(acmeIds.device)}`;
+    const reply = await globex.put(`/devices/deviceconfigs/boot/desired/?${query}`, { version: '1' });
+    expect(reply.body).toMatchObject({ code: 2006, details: { matched: 0 } });
+  },
   'POST /devices/commands/': async () => {
     const query = `id_developer=${encodeURIComponent(acmeIds.device)}`;
     const reply = await globex.post(`/devices/commands/?${query}`, { name: 'stop' });
