@@ -16,7 +16,7 @@ interface Message {
 interface BareSession {
   clean: boolean;
   filters: Map<string, Qos>;
-  /** What the client has not acknowledged. */
+  /** Messages that the client has not acknowledged. */
   waiting: Message[];
   connection: Connection<Message> | undefined;
 }

@@ -70,7 +70,7 @@ interface Write {
 
 /** States have at most 64 KiB: a batch takes 2 MiB at most, and others do not wait long for the next one. */
 const max_batch_size = 32;
-/** Of many devices in a transaction, where no one waits for the next batch. */
+/** Changes of many devices in a transaction, where no one waits for the next batch. */
 const max_bulk_size = 250;
 const max_attempts = 20;
 

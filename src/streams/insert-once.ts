@@ -46,8 +46,8 @@ export async function findMissing(
 }
 
 /**
- * Inserts what is missing, and looks again: of processes that have inserted the same stream each removes its own and begins
- * anew, so that exactly one is left.
+ * Inserts what is missing, and looks again: of processes that have inserted the same stream each removes its own and
+ * tries again, so that exactly one is left.
  */
 async function insertMissing(
   db: Database,

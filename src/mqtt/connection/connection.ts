@@ -37,7 +37,7 @@ export interface Unacknowledged<Origin> {
   isReceived: boolean;
 }
 
-/** What the connection of a client asks of the broker. Nothing rejects. */
+/** The broker, as the connection of a client calls it. Nothing rejects. */
 export interface Host<Origin> {
   write(bytes: Buffer): void;
   /** Stores a message; those of a client resolve in their order. */
@@ -59,7 +59,7 @@ export interface Host<Origin> {
   fail(error: PacketError): void;
 }
 
-/** What a client has announced in its CONNECT. */
+/** Limits that a client has announced in its CONNECT. */
 export interface ClientLimits {
   level: Level;
   receive_maximum: number;

@@ -95,7 +95,7 @@ export function encodeCodes(
   return packet(first, [id, Buffer.from(codes.map((code) => Math.min(code, 0x80)))]);
 }
 
-/** What a CONNACK of MQTT 5 tells. */
+/** Limits and lifetimes that a CONNACK of MQTT 5 carries. */
 export interface ConnackProperties {
   receive_maximum: number;
   max_packet_bytes: number;

@@ -13,14 +13,14 @@ export function closeGently(stream: Duplex, last_bytes?: Buffer): void {
   setTimeout(() => stream.destroy(), linger_ms).unref();
 }
 
-/** What is on its way to a client. */
+/** Messages on their way to a client. */
 export interface Outbox {
   /** False once the connection is over, though the client may still read the last bytes. */
   readonly isOpen: boolean;
   readonly waiting_bytes: number;
   /** Writes what is pushed in one turn of the event loop together. */
   push(bytes: Buffer): void;
-  /** @returns undefined while the client reads, or a promise that resolves when it has read enough, or the connection ends */
+  /** @returns undefined while the client reads, else a promise that resolves when it has read enough or leaves */
   whenRead(): Promise<void> | undefined;
   /** Resolves when everything is handed to the network, or after 1 s. */
   flush(): Promise<void>;

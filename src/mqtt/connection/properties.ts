@@ -14,7 +14,10 @@ export interface Properties {
   receive_maximum?: number;
   topic_alias?: number;
   max_packet_bytes?: number;
-  /** What subscribers get unchanged, encoded: payload format, content type, response topic, correlation data, user properties. */
+  /**
+   * Properties that subscribers get unchanged, encoded: payload format, content type, response topic, correlation data, user
+   * properties.
+   */
   forwarded?: Buffer;
 }
 
@@ -64,7 +67,7 @@ const declarations: ReadonlyMap<number, Declaration> = new Map<number, Declarati
 ]);
 
 const max_user_properties = 32;
-/** Of all properties of a packet (reference/mqtt.md#packet-limits). */
+/** Limit of all properties of a packet (reference/mqtt.md#packet-limits). */
 const max_bytes = 8 * 1024;
 
 const protocolError = (text: string) => new PacketError(text, reasons.protocol_error);

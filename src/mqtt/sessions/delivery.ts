@@ -12,7 +12,7 @@ import type { AcceptedMessage } from './message-store.js';
 import type { GrantedSubscription, Qos, Session } from './session.js';
 import { isOfQueue, type QueuedPacket, type QueueOrigin } from './session-queue.js';
 
-/** Where a message of QoS 1 or 2 comes from: the queue of the session, the commands of a device, or a publisher. */
+/** Origin of a message of QoS 1 or 2: the queue of the session, the commands of a device, or a publisher. */
 export type Origin = QueueOrigin | { command: CommandRef } | undefined;
 
 /** A message that is stored, and is delivered when the client has room for it. */

@@ -184,6 +184,7 @@ const otherIndexes: Readonly<Record<string, string>> = {
   'devices stream_late,stream_safe_until': 'the status watch',
   'devices status_late,status_safe_until': 'the status watch',
   'deviceconfigs parent,name,version': 'unique version of a file',
+  'deviceconfigs shared_content': 'the sweep of contents that no file has',
   'mqttcredentials parent': 'unique credentials of a device',
   'mqttcredentials username': 'unique username; looked up by the broker',
   'mqttcredentials account,device,username': 'credentials are updated and deleted by device',

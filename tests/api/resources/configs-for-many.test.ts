@@ -131,7 +131,7 @@ it('keeps the content until the last device with it is deleted', async () => {
   await sweep();
   expect(await find()).toBe(1);
   expect((await ctx.api.get(configs(ids[1] ?? '', 'boot.cfg'))).status).toBe(200);
-  // the same content again, while nobody has it any more
+  // the same content again, while no device has it any more
   await ctx.api.delete(pathOf('devices', ids[1] ?? ''));
   ctx.service.advance(121);
   const again = await createGroup(1);
