@@ -217,7 +217,9 @@ function createTickFormat(timeZone: string): UPlot.Axis.DynamicValues {
 }
 
 /** Turns buckets into columns; a bucket that is missing is a gap. */
-function toColumns({ result, metadata: { every } }: Series, paths: readonly string[]): AlignedData {
+function toColumns({ result, metadata }: Series, paths: readonly string[]): AlignedData {
+  // charts ask for buckets of seconds, never for local days
+  const every = Number(metadata.every);
   const buckets: (Bucket | { at: number })[] = [];
   for (const bucket of result) {
     const previous = buckets.at(-1);

@@ -151,7 +151,7 @@ describe('schemas', () => {
     ]);
     expect([name.type, type.type]).toEqual(['string', 'string']);
     // a number, a text or a boolean
-    const untyped = ['AlarmCondition.value', 'SeriesMetadata.every'];
+    const untyped = ['AlarmCondition.value'];
     for (const [where, { type, $ref }] of describedSchemas())
       if (!untyped.includes(where)) expect([where, type ?? $ref]).not.toEqual([where, undefined]);
   });
