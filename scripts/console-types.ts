@@ -39,6 +39,7 @@ function formatMember(owner: Readonly<Record<string, unknown>>, member: string, 
 function formatType(schema: Readonly<Record<string, unknown>>): string {
   if (Array.isArray(schema.enum))
     return schema.enum.map((word) => (typeof word === 'string' ? `'${word}'` : word)).join(' | ');
+  if (schema.type === undefined && schema.$ref === undefined) return 'unknown';
   const types = [schema.type].flat().map((type) => {
     if (type === 'integer' || type === 'number') return 'number';
     return type === 'string' || type === 'boolean' || type === 'null' ? type : 'Record<string, unknown>';

@@ -284,7 +284,7 @@ function chooseLength(span: Span, points: number): number {
 const metadataSchema = describeObject(
   {
     every: required(
-      { ...integer(), schema: { type: ['integer', 'string'] } },
+      { ...integer(), schema: {} },
       { about: 'Length of a bucket: a number of seconds, or `day`, `week` or `month`.', example: 3600 },
     ),
     at_from: required(timestamp(), { about: 'Beginning of the span.', example: 1_699_920_000 }),

@@ -80,7 +80,7 @@ export interface StorageFile {
 
 /** The length of the buckets, and the span as asked for. */
 export interface SeriesMetadata {
-  every: number | string;
+  every: unknown;
   at_from: number;
   at_to: number;
 }

@@ -150,8 +150,8 @@ describe('schemas', () => {
       ['integer', 'null'],
     ]);
     expect([name.type, type.type]).toEqual(['string', 'string']);
-    // a number, a text or a boolean
-    const untyped = ['AlarmCondition.value'];
+    // a number, a text or a boolean; a number or a name
+    const untyped = ['AlarmCondition.value', 'SeriesMetadata.every'];
     for (const [where, { type, $ref }] of describedSchemas())
       if (!untyped.includes(where)) expect([where, type ?? $ref]).not.toEqual([where, undefined]);
   });
