@@ -3,6 +3,7 @@ import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { withTransaction } from '../db/transaction.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
+import { splitIntoBatches } from '../lib/batches.js';
 import { assertConfirmed, atomic_limit_ms, max_atomic } from '../objects/bulk/change.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
@@ -135,6 +136,9 @@ export async function updateMatchingAlarms(
   return { matched, changed };
 }
 
+/** Records that are changed by one command. */
+const max_documents = 100;
+
 /**
  * Changes the first alarms that match, in order of their internal ids, in one transaction. @param confirmed so many match, or
  * none is changed; without it, those that no longer take the change are left out @returns the condition on those that follow
@@ -159,7 +163,8 @@ function updateFirst(
       const write = buildUpdate(record, change);
       return [{ updateOne: { filter: write.filter, update: write.update } }];
     });
-    if (writes.length > 0) await recordsOf(db).bulkWrite(writes, { session });
+    // each command within the time limit of the socket, also on a busy machine
+    for (const batch of splitIntoBatches(writes, max_documents)) await recordsOf(db).bulkWrite([...batch], { session });
     const last = records.at(-1);
     return { changed: taking.length, next: last && records.length === limit ? { _id: { $gt: last._id } } : undefined };
   });
