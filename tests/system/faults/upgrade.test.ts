@@ -137,7 +137,9 @@ it.each(Object.keys(recording.answers))('answers GET %s as version 0.2.0 did', a
   if (!isLog) expect(body.total_documents).toBe(recorded?.total_documents);
   const shown = isLog ? body.result.slice(0, recorded?.total_documents) : body.result;
   const essence = path.includes('/streams/') ? nameless : timeless;
-  expect(shown.map(essence)).toEqual(recorded?.result.map(essence));
+  // fields with a default that came later
+  const later = path === '/webhooks/' ? { format: 'standard', digest_s: 0 } : {};
+  expect(shown.map(essence)).toEqual(recorded?.result.map((answered) => ({ ...essence(answered), ...later })));
 });
 
 it('continues the MQTT sessions: the queue of one, and one whose connection was open', async () => {
