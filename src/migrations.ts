@@ -30,6 +30,7 @@ import {
 import { bySuffixedPath, findSuffixedPaths } from './resources/suffixed-paths.js';
 import { buildSearchText } from './schema/search.js';
 import { upgradeStreams } from './streams/upgrade.js';
+import { streamRateIndexes } from './traffic/stream-rate.js';
 
 /** An upgrade of stored data: idempotent, as it may be interrupted at any point. */
 interface Migration {
@@ -76,6 +77,7 @@ export const indexes: Indexes = {
   mqtt_received: [{ key: { at: 1 }, expireAfterSeconds: session_ttl_s }],
   mqtt_wills: [{ key: { instance: 1 } }],
   [forwards]: [{ key: { at: 1 }, expireAfterSeconds: forward_ttl_s }],
+  stream_rates: streamRateIndexes,
   [measured_paths]: [
     { key: { account: 1, path: 1 }, unique: true },
     { key: { fill_at: 1 }, sparse: true },

@@ -7,6 +7,11 @@ const minute_s = 60;
 const shown_minutes = 60;
 /** The ring of minutes of an account: more than are shown, so that the current one overwrites none of them. */
 const stored_minutes = 64;
+/** After this time without a stream the minutes of an account are deleted, also those written just after its removal. */
+const minutes_ttl_s = 2 * 3600;
+
+/** The index by which minutes expire. */
+export const streamRateIndexes = [{ key: { written_at: 1 }, expireAfterSeconds: minutes_ttl_s }] as const;
 /** By then all processes have added a minute that is over. */
 const settling_s = 3;
 const tick_ms = 1000;
@@ -41,7 +46,7 @@ export function createStreamRate(db: Database, clock: () => number): StreamRate 
     const updates = [...pending.values()].map(({ account, at, count }) => {
       const slot = slotOf(at);
       const stored = { $cond: [{ $eq: [`$${slot}.at`, at] }, `$${slot}.count`, 0] };
-      const update = [{ $set: { account, [slot]: { at, count: { $add: [stored, count] } } } }];
+      const update = [{ $set: { account, written_at: new Date(), [slot]: { at, count: { $add: [stored, count] } } } }];
       return { updateOne: { filter: { _id: account }, update, upsert: true } };
     });
     pending.clear();

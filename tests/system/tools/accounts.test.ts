@@ -92,10 +92,10 @@ function textsOf(value: unknown): string[] {
   return Object.values(value).flatMap(textsOf);
 }
 
-/** All documents of all collections, by collection. */
+/** All documents of all collections, by collection, without numbers of streams: they are written later, and expire. */
 async function readAll(): Promise<Map<string, mongo.Document[]>> {
   const collections = await db.listCollections({ type: 'collection' }, { nameOnly: true }).toArray();
-  const names = collections.map(({ name }) => name).filter((name) => !name.startsWith('system.'));
+  const names = collections.map(({ name }) => name).filter((name) => !/^(system\.|stream_rates$)/.test(name));
   return new Map(
     await Promise.all(
       names.map(async (name) => [name, await db.collection(name).find({}, { promoteValues: true }).toArray()] as const),
