@@ -18,7 +18,8 @@ export function hasCommit(commit: string): boolean {
 }
 
 /**
- * Builds an earlier version with the packages of this one, once for all runs of this machine. Its console is left out.
+ * Builds an earlier version with the packages of this one, once for all runs of this machine: what it alone needs, aedes, is
+ * a package for development. Its console is left out.
  * @returns its folder @throws Error if git, tar or its compiler fails
  */
 export async function buildEarlierVersion(commit: string): Promise<string> {
