@@ -165,7 +165,7 @@ it('answers every request that it received before SIGTERM, and those of kept-ali
     await ended.catch(() => undefined);
     return [sent, statuses(text()).length];
   });
-  await sleep(300);
+  await waitUntil(() => clients.every(({ text }) => statuses(text()).length > 0));
   stopping.kill('SIGTERM');
   for (const [sent, answered] of await Promise.all(runs)) expect(answered).toBe(sent);
   for (const { text } of clients) expect(text()).toMatch(/connection: close/i);

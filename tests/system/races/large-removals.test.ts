@@ -165,8 +165,12 @@ it('stays ready while others hold what is to be deleted, and deletes it after th
   const session = devices.db.client.startSession();
   try {
     session.startTransaction();
-    await devices.updateOne({ id_developer: id }, { $set: { held: true } }, { session });
-    expect((await ctx.api.delete(pathOf('devices', id))).body.code).toBe(5031);
+    const hold = () => devices.updateOne({ id_developer: id }, { $set: { held: true } }, { session });
+    await hold();
+    const deletion = ctx.api.delete(pathOf('devices', id)).then(({ body }) => body.code);
+    // the service ends a transaction without commands for 3 s: its process counts as crashed
+    while ((await Promise.race([deletion, sleep(500)])) === undefined) await hold();
+    expect(await deletion).toBe(5031);
     expect((await ctx.api.get('/readyz')).status).toBe(200);
     expect((await ctx.api.get(pathOf('devices', id))).status).toBe(200);
     await session.abortTransaction();
