@@ -61,7 +61,9 @@ export async function killDuringIngest(victim: Victim, { rounds, print }: Option
           else await sleep(10);
         }
       });
-      await sleep(300 + Math.random() * 700);
+      // a kill at any moment of steady writes; a busy machine takes longer to begin
+      await waitUntil(() => acknowledged.length > 3 * batch_size, recovery_timeout_ms);
+      await sleep(Math.random() * 700);
       const killedAt = performance.now();
       if (victim !== 'service') process.kill(await readMongodPid(folder), 'SIGKILL');
       if (victim !== 'mongod') {
