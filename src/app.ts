@@ -143,7 +143,7 @@ export function createApp(deps: AppDeps): App {
   const streamRate = createStreamRate(db, clock);
   const ingest: typeof storeStreams = async (submission) => {
     const outcome = await storeStreams(submission);
-    streamRate.add(submission.account, outcome.created, submission.now);
+    if (submission.isDryRun !== true) streamRate.add(submission.account, outcome.created, submission.now);
     return outcome;
   };
   const eventSource = createEventSource(db, log);

@@ -40,9 +40,11 @@ const slotOf = (at: number) => `m${(at / minute_s) % stored_minutes}` as const;
 export function createStreamRate(db: Database, clock: () => number): StreamRate {
   const collection = () => db.collection<StoredMinutes & mongo.Document>('stream_rates');
   const pending = new Map<string, { account: string; at: number; count: number }>();
-  let written_at = startOf(clock() / 1000);
+  let timer: NodeJS.Timeout | undefined;
 
   async function write(): Promise<void> {
+    clearInterval(timer);
+    timer = undefined;
     const updates = [...pending.values()].map(({ account, at, count }) => {
       const slot = slotOf(at);
       const stored = { $cond: [{ $eq: [`$${slot}.at`, at] }, `$${slot}.count`, 0] };
@@ -53,18 +55,17 @@ export function createStreamRate(db: Database, clock: () => number): StreamRate 
     if (updates.length > 0) await collection().bulkWrite(updates, { ordered: false });
   }
 
-  const timer = setInterval(() => {
-    const at = startOf(clock() / 1000);
-    if (at === written_at) return;
-    written_at = at;
-    write().catch(() => undefined);
-  }, tick_ms).unref();
+  function writeOnceOver(): void {
+    const [oldest] = pending.values();
+    if (oldest !== undefined && oldest.at < startOf(clock() / 1000)) write().catch(() => undefined);
+  }
 
   return {
     add(account, count, now_s) {
       const at = startOf(now_s);
       const key = `${at} ${account}`;
       pending.set(key, { account, at, count: count + (pending.get(key)?.count ?? 0) });
+      timer ??= setInterval(writeOnceOver, tick_ms).unref();
     },
     async read(account, now_s) {
       const minutes = await collection().findOne({ _id: account }, { maxTimeMS: read_limit_ms });
@@ -77,7 +78,6 @@ export function createStreamRate(db: Database, clock: () => number): StreamRate 
       return { at_from, counts };
     },
     async stop() {
-      clearInterval(timer);
       await write().catch(() => undefined);
     },
   };

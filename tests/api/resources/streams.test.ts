@@ -4,6 +4,7 @@ import { waitFor } from '../../../scripts/support/service-process.js';
 import type { Database } from '../../../src/db/database.js';
 import { createIngest } from '../../../src/streams/ingest.js';
 import { parseStreams } from '../../../src/streams/parse-streams.js';
+import { sendImport } from '../../support/import.js';
 import { findOrphans } from '../../support/orphans.js';
 import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 
@@ -948,7 +949,8 @@ describe('GET /streams/rate/', () => {
   it('counts the streams of the last hour by minute of receipt, once a minute is over', async () => {
     const other = await service.client({ account: 'rated' });
     const { device: createDevice } = createFixtures(other);
-    const path = pathOf('devices', await createDevice(), 'streams');
+    const device = await createDevice();
+    const path = pathOf('devices', device, 'streams');
     const rate = async () => (await other.get('/streams/rate/')).body;
     const none = Array.from({ length: 60 }, () => 0);
     service.advance(60 - (service.now() % 60));
@@ -964,6 +966,8 @@ describe('GET /streams/rate/', () => {
     ).toBe(200);
     expect((await other.post(path, { _t: 'sta', data: {} })).status).toBe(200);
     expect((await other.post(path, { data: 1 })).status).toBe(400);
+    const simulated = await sendImport(other, [{ resource: 'stream', device, at: 8, data: {} }], '?dry_run=1');
+    expect(simulated.totals.created).toBe(1);
     service.advance(62);
     // the minute may still be added to by other processes
     expect((await rate()).at_from).toBe(begun - 3600);
