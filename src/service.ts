@@ -19,6 +19,7 @@ import { removeEventsBefore } from './events/store.js';
 import { warnOfOtherKeys } from './file-storage/linked.js';
 import { listen, openServer } from './http/server.js';
 import { openTlsFiles, type TlsFiles } from './http/tls-files.js';
+import { silentLog } from './lib/log.js';
 import { awaitLater } from './lib/promises.js';
 import { openVault, type Vault } from './lib/vault.js';
 import { version } from './lib/version.js';
@@ -96,7 +97,7 @@ export async function startService(options: StartOptions): Promise<RunningProces
   const { config, uri, secret_key, log, print, share, shareRevocations, isBrokerElsewhere = false } = options;
   const { clock = Date.now, writeLine = (line: string) => process.stdout.write(line) } = options;
   if (share === undefined) await assertPortsFree(config);
-  const tls = await openTlsFiles(config, isBrokerElsewhere ? undefined : log, clock);
+  const tls = await openTlsFiles(config, isBrokerElsewhere ? silentLog : log, clock);
   const limits = { headersTimeout: 10_000, requestTimeout: 0, keepAliveTimeout: 65_000 };
   const { server, express } = openServer(limits, tls);
   server.maxConnections = max_connections;

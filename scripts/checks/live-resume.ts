@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Command } from 'commander';
 import mongoose from 'mongoose';
-import { silentLog } from '../../src/cli/find-database.js';
+import { silentLog } from '../../src/lib/log.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import { createRandom } from '../../tests/support/random.js';
 import { type ServiceProcess, waitUntil } from '../support/service-process.js';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
-import { silentLog } from '../../src/cli/find-database.js';
+import { silentLog } from '../../src/lib/log.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import type { Backend } from '../../tests/support/balancer.js';
 import { findBackend, sendOk } from '../checks/instance.js';

@@ -4,7 +4,7 @@ import { findOneRaw } from '../db/raw-find.js';
 import { withTransaction } from '../db/transaction.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
-import { assertConfirmed, atomic_limit_ms, max_atomic } from '../objects/bulk/change.js';
+import { assertConfirmed, atomic_limit_ms, max_atomic, max_documents } from '../objects/bulk/change.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
 import { compile } from '../objects/select/compile.js';
@@ -135,9 +135,6 @@ export async function updateMatchingAlarms(
   }
   return { matched, changed };
 }
-
-/** Records that are changed by one command. */
-const max_documents = 100;
 
 /**
  * Changes the first alarms that match, in order of their internal ids, in one transaction. @param confirmed so many match, or

@@ -2,8 +2,8 @@ import { Command } from 'commander';
 import { formatTotals } from '../backup/header.js';
 import { writeBackup } from '../backup/write-backup.js';
 import { finishLog } from '../events/log-reader.js';
+import { silentLog } from '../lib/log.js';
 import { createPassphraseOption, formatBytes, runOnDatabase } from './database-tool.js';
-import { silentLog } from './find-database.js';
 import { createProgress } from './progress.js';
 
 /** A lease of a service that was killed ends after 5 s. */

@@ -1,5 +1,6 @@
 import type { Config } from '../config.js';
 import { StartError } from '../errors.js';
+import { silentLog } from '../lib/log.js';
 import { hasDatabase } from '../mongod/data-dir.js';
 
 /** The database of a tool. */
@@ -11,8 +12,6 @@ export interface ToolDatabase {
 /** `existing`: refused if there is no database; `exclusive`: only if no service runs on DATA_DIR. */
 export type DatabaseMode = 'existing' | 'shared' | 'exclusive';
 
-/** The log of tools, which print their own lines. */
-export const silentLog = { info() {}, warn() {}, error() {} };
 const printError = (line: string) => process.stderr.write(`${line}\n`);
 
 /**

@@ -3,6 +3,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { readConfig, variables } from '../config.js';
 import type { Database } from '../db/database.js';
 import { AppError, createFieldErrors, type FieldErrors, StartError } from '../errors.js';
+import { silentLog } from '../lib/log.js';
 import { adoptSecretKey, generateSecret, loadSecretKey, prepareNextSecretKey } from '../mongod/secret-key.js';
 import {
   checkLimit,
@@ -14,7 +15,7 @@ import {
 } from '../objects/api-keys.js';
 import { isAccountName, isUserName, limitCollections } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
-import { type DatabaseMode, findDatabase, silentLog } from './find-database.js';
+import { type DatabaseMode, findDatabase } from './find-database.js';
 
 const connect_timeout_ms = 10_000;
 const poll_interval_ms = 10;

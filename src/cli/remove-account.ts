@@ -6,11 +6,11 @@ import { storedNameOf } from '../db/former-versions.js';
 import type { ToolConnection } from '../db/tool-connection.js';
 import { StartError } from '../errors.js';
 import { finishLog } from '../events/log-reader.js';
+import { silentLog } from '../lib/log.js';
 import { withPrefix } from '../mqtt/store/sessions.js';
 import { findAccounts } from '../objects/api-keys.js';
 import { measured_paths } from '../objects/measured-paths.js';
 import { alarm, apikey, device, stream, valuereview } from '../resources/index.js';
-import { silentLog } from './find-database.js';
 
 /** A removal that was begun, in `maintenance` until it is complete. */
 interface RemovalMark {

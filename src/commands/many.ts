@@ -5,11 +5,9 @@ import type { Id } from '../db/ids.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { type BulkAction, deleteOrphans } from '../objects/bulk/action.js';
+import { max_documents } from '../objects/bulk/change.js';
 import { command } from '../resources/index.js';
 import { commandsOf, createBuilder, isOpen, limited } from './store.js';
-
-/** Commands of one write. */
-const max_documents = 100;
 
 /** Queues the same command for many devices. */
 export const queueCommands: BulkAction = {

@@ -30,11 +30,16 @@ export function createAddressFilter(nets: readonly string[]): (address: string) 
   };
 }
 
+/** Reports whether the host of a URL, with or without brackets, is this machine. */
+export function isThisMachine(hostname: string): boolean {
+  return /^(?:localhost|127(?:\.\d+){3}|\[?::1\]?)$/.test(hostname);
+}
+
 /** Reports whether an address is https, or leads to this machine. */
 export function isSecureAddress(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, hostname } = new URL(text);
-  return protocol === 'https:' || (protocol === 'http:' && /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/.test(hostname));
+  return protocol === 'https:' || (protocol === 'http:' && isThisMachine(hostname));
 }
 
 /** Returns the test for addresses in `nets`, a CIDR list; an IPv4-mapped IPv6 address counts as the IPv4 address. */

@@ -78,18 +78,13 @@ function parseCertificates(text: string): X509Certificate[] {
 }
 
 /**
- * Reads the files, and again every 30 s (reference/configuration.md#tls). @param reportTo undefined in a worker, of which
- * another one reports @param clock epoch milliseconds
+ * Reads the files, and again every 30 s (reference/configuration.md#tls). @param log of one process, the others have a silent
+ * one @param clock epoch milliseconds
  * @returns undefined without TLS @throws StartError naming the file that is bad
  */
-export async function openTlsFiles(
-  config: Paths,
-  reportTo: Log | undefined,
-  clock: () => number,
-): Promise<TlsFiles | undefined> {
+export async function openTlsFiles(config: Paths, log: Log, clock: () => number): Promise<TlsFiles | undefined> {
   const initial = await readTlsFiles(config);
   if (initial === undefined) return undefined;
-  const log: Log = reportTo ?? { info() {}, warn() {}, error() {} };
   let content = initial;
   let warned_ms = Number.NEGATIVE_INFINITY;
   let lastFault: string | undefined;

@@ -2,6 +2,9 @@ import { type DestinationStream, type Logger, pino } from 'pino';
 import { AppError } from '../errors.js';
 import { createRateLimitedLog } from './rate-limited-log.js';
 
+/** Drops every line: for tools, which print their own, and for processes of which another one reports. */
+export const silentLog = { info() {}, warn() {}, error() {} };
+
 /**
  * Creates the log: one JSON line per event, on standard error. Secrets are redacted by field name, and errors are
  * serialized without the data they carry. An outage of the database, which everything meets at once, is one line a minute.

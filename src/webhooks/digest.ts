@@ -1,7 +1,7 @@
 import { gravityOf, type Severity } from '../resources/alarm-states.js';
 import type { SenderDeps } from './attempt.js';
 import type { OutgoingEvent, Parcel } from './deliveries.js';
-import { limitText, writeKind } from './message.js';
+import { limitText, max_title_length, writeKind } from './message.js';
 
 /** Collects what has happened since the last message into the next (reference/webhooks.md#digests). */
 export interface DigestCollector {
@@ -13,7 +13,6 @@ export interface DigestCollector {
 
 const max_lines = 20;
 const max_kinds = 30;
-const max_title_length = 120;
 
 /** Creates a collector for a webhook of an account. */
 export function createDigest({ describe, consoleUrl }: SenderDeps, account: string): DigestCollector {

@@ -1,5 +1,6 @@
 import MailComposer from 'nodemailer/lib/mail-composer';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
+import { isThisMachine } from '../egress/addresses.js';
 import { awaitLater } from '../lib/promises.js';
 import type { MailSender, SmtpServer } from '../lib/server-addresses.js';
 import { createShares } from '../lib/shares.js';
@@ -81,9 +82,14 @@ async function converse(
   { left, refused, faults }: Progress,
 ): Promise<void> {
   const { host, port, isSecure: secure, auth } = server;
-  const isHere = /^(?:localhost|127(?:\.\d+){3}|::1)$/.test(host);
   const limits = { maxResponseSize: max_response_bytes, socketTimeout: idle_limit_ms, socketCloseTimeout: 0 };
-  const connection = new SMTPConnection({ host, port, secure, tls: { rejectUnauthorized: !isHere }, ...limits });
+  const connection = new SMTPConnection({
+    host,
+    port,
+    secure,
+    tls: { rejectUnauthorized: !isThisMachine(host) },
+    ...limits,
+  });
   const { signal } = mail;
   let abort = () => {};
   const ended = awaitLater(

@@ -1,6 +1,6 @@
 import type { StoredEvent } from '../resources/event.js';
 
-/** A text for people (reference/webhooks.md#notifications); the console shows it too, so this file needs nothing of the service. */
+/** A text for people (reference/webhooks.md#notifications). */
 export interface TextMessage {
   /** One line of at most 120 characters. */
   title: string;
@@ -30,7 +30,7 @@ export interface Names {
 type EventText = Omit<StoredEvent, '_id' | 'account'>;
 type Data = Readonly<Record<string, unknown>>;
 
-const max_title_length = 120;
+export const max_title_length = 120;
 const max_line_length = 300;
 /** Code units of one character: people read a letter under thousands of accents as one. */
 const max_units_per_character = 32;

@@ -33,8 +33,8 @@ export interface BulkChange {
   action?: BulkAction | undefined;
 }
 
-/** Objects whose stored documents are read and changed together. */
-const max_documents = 100;
+/** Objects whose stored documents are read and changed by one command. */
+export const max_documents = 100;
 /** Bytes that a change writes to all objects that match: it is read, stored and replicated once for each. */
 const max_change_bytes = 64 * 1024 * 1024;
 
@@ -67,10 +67,9 @@ export async function applyChange(
   const { resource, values, action } = change;
   const collection = ctx.store.db.collection<StoredObject>(resource.plural);
   const options = { session, ...(hint && { hint }) };
-  const projection = { ...nodeProjection, bytes: { $bsonSize: '$$ROOT' } };
-  const findMatches = () => collection.find(filter, { ...options, projection }).toArray();
+  const findMatches = (projection: object) => collection.find(filter, { ...options, projection }).toArray();
   if (action !== undefined) {
-    const objects = (await findMatches()).map(describeNode);
+    const objects = (await findMatches(nodeProjection)).map(describeNode);
     const changed = await action.apply(ctx, values ?? {}, objects, { session, skipsInvalid });
     return { changed, actedOn: objects.map(({ _id }) => _id) };
   }
@@ -79,11 +78,12 @@ export async function applyChange(
     const { matchedCount } = await collection.updateMany(filter, update, options);
     return { changed: matchedCount };
   }
-  const matches = await findMatches();
   if (values === undefined) {
-    const nodes = await keepProtected(ctx, resource, matches.map(describeNode), skipsInvalid);
+    const matches = (await findMatches(nodeProjection)).map(describeNode);
+    const nodes = await keepProtected(ctx, resource, matches, skipsInvalid);
     return { changed: nodes.length, removals: await removeInTransaction(ctx, resource, nodes, session) };
   }
+  const matches = await findMatches({ _id: 1, bytes: { $bsonSize: '$$ROOT' } });
   let changed = 0;
   const ids = matches.map(({ _id }) => _id);
   const sizeOf = ({ bytes }: StoredObject) => Number(bytes) + change.bytes;

@@ -2,9 +2,9 @@ import { access, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promi
 import { join } from 'node:path';
 import { expect, it } from '@jest/globals';
 import mongoose, { type mongo } from 'mongoose';
-import { silentLog } from '../../../src/cli/find-database.js';
 import { openSnapshot } from '../../../src/db/snapshot.js';
 import { connectTool } from '../../../src/db/tool-connection.js';
+import { silentLog } from '../../../src/lib/log.js';
 import { findMongod } from '../../../src/mongod/binary.js';
 import { startEmbedded } from '../../../src/mongod/embedded.js';
 import { type RunningService, useSandbox } from '../../support/process.js';
