@@ -13,13 +13,14 @@ import { type Names, type TextMessage, writeMessage } from './message.js';
 export type Describe = (account: string, event: OutgoingEvent) => Promise<TextMessage>;
 
 interface Named {
-  id_developer: string;
   name: string;
   time_zone?: string;
   id_model?: string;
   measures?: readonly Measure[];
 }
 
+/** Models and devices have properties of up to 1 MiB beside. */
+const projection = { _id: 0, name: 1, time_zone: 1, id_model: 1, measures: 1 };
 const plurals = new Map([...resources, alarmrule].map(({ name, plural }) => [name, plural]));
 const resourceOf = (resource: string) => (deviceSubjects.has(resource) ? device.name : resource);
 
@@ -30,8 +31,8 @@ export function createDescriber(
 ): Describe {
   const find = (account: string, plural: string, id_developer: string) =>
     db
-      .collection<Named & { account: string }>(plural)
-      .findOne({ account, id_developer }, { maxTimeMS: read_limit_ms }) as Promise<Named | null>;
+      .collection<Named & { account: string; id_developer: string }>(plural)
+      .findOne({ account, id_developer }, { projection, maxTimeMS: read_limit_ms }) as Promise<Named | null>;
 
   async function findNames(account: string, event: StoredEvent): Promise<Names> {
     const wanted = listIdentifiers(event);
