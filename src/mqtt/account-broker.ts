@@ -1,5 +1,4 @@
 import type { Database } from '../db/database.js';
-import { coalesce } from '../lib/coalesce.js';
 import { awaitLater } from '../lib/promises.js';
 import type { Shares } from '../lib/shares.js';
 import { type Client, type ClientDeps, type ClientRules, openClient } from './client.js';
@@ -76,7 +75,6 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     route,
     onFull: ({ topic }) => onFull('queue_full', topic),
   });
-  const saves = new WeakMap<Session, () => Promise<void>>();
   const clientDeps: ClientDeps = {
     rules,
     messageMemory,
@@ -100,15 +98,9 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     return busy.length === 0 ? undefined : Promise.all(busy);
   }
 
-  /** Stores the subscriptions of a session; concurrent calls share a write. */
-  function saveSubscriptions(session: Session): Promise<void> {
-    const saveAll = async () => {
-      // what is published elsewhere after SUBACK is to arrive
-      if (await sessions.saveSubscriptions(session)) await peers.waitUntilRead();
-    };
-    const run = saves.get(session) ?? coalesce(saveAll);
-    saves.set(session, run);
-    return run();
+  async function saveSubscriptions(session: Session): Promise<void> {
+    // what is published elsewhere after SUBACK is to arrive
+    if (await sessions.saveSubscriptions(session)) await peers.waitUntilRead();
   }
 
   /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */

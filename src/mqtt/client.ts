@@ -1,3 +1,4 @@
+import { coalesce } from '../lib/coalesce.js';
 import type { Shares } from '../lib/shares.js';
 import { createConnection, type Host } from './connection/connection.js';
 import { encodeConnack } from './connection/encode.js';
@@ -32,7 +33,7 @@ export interface ClientDeps {
   retained: RetainedMessages;
   subscribers: Subscribers;
   handlePublish: HandlePublish;
-  /** Stores the subscriptions of a session; concurrent calls share a write. @throws what the database throws */
+  /** Stores the subscriptions of a session. @throws what the database throws */
   saveSubscriptions(session: Session): Promise<void>;
   /** Waits until other instances only queue what is new. */
   waitUntilRead(): Promise<boolean>;
@@ -105,7 +106,7 @@ export function openClient(session: Session, deps: ClientDeps): Client {
     ...deps,
     session,
     delivery,
-    save: () => deps.saveSubscriptions(session),
+    save: coalesce(() => deps.saveSubscriptions(session)),
     openFeed: () => openDeviceFeed({ link, session, deliver: delivery.deliverStored, failed: rules.failed }),
   });
 

@@ -136,15 +136,16 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
   /** PUBREC: stored before PUBREL is sent, because the message must not come again. */
   async function receive(packet_id: number, reason: number): Promise<void> {
     const message = unacknowledged.get(packet_id);
-    if (message?.qos === 2 && reason < reasons.unspecified) {
+    if (reason >= reasons.unspecified || message?.qos === 1) return complete(packet_id);
+    if (message !== undefined) {
       await host.received(packet_id, message);
       message.isReceived = true;
-    } else if (message !== undefined) return complete(packet_id, message);
-    if (reason >= reasons.unspecified) return;
+    }
     acknowledge('pubrel', packet_id, { reason: message === undefined ? reasons.packet_id_not_found : reasons.success });
   }
 
-  function complete(packet_id: number, message: Unacknowledged<Origin> | undefined): void {
+  function complete(packet_id: number): void {
+    const message = unacknowledged.get(packet_id);
     if (message === undefined) return;
     unacknowledged.delete(packet_id);
     host.acknowledged(message);
@@ -165,15 +166,13 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
       case 'publish':
         return startPublish(packet);
       case 'puback':
-        complete(packet.packet_id, unacknowledged.get(packet.packet_id));
+      case 'pubcomp':
+        complete(packet.packet_id);
         return undefined;
       case 'pubrec':
         return receive(packet.packet_id, packet.reason);
       case 'pubrel':
         return release(packet.packet_id);
-      case 'pubcomp':
-        complete(packet.packet_id, unacknowledged.get(packet.packet_id));
-        return undefined;
       case 'subscribe':
         return subscribe(packet);
       case 'unsubscribe':
@@ -201,9 +200,8 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
     },
     hasRoom: () => unacknowledged.size < client.receive_maximum,
     begin(message, former) {
-      const isFree = (packet_id: number) => !unacknowledged.has(packet_id);
       let packet_id = former ?? 0;
-      while (packet_id === 0 || !isFree(packet_id)) {
+      while (packet_id === 0 || unacknowledged.has(packet_id)) {
         last_packet_id = (last_packet_id % max_packet_id) + 1;
         packet_id = last_packet_id;
       }
@@ -213,7 +211,7 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
     send(message) {
       const bytes = encodePublish(message, level);
       if (bytes.length <= client.max_packet_bytes) host.write(bytes);
-      else complete(message.packet_id, unacknowledged.get(message.packet_id));
+      else complete(message.packet_id);
     },
     sendRelease(packet_id, origin) {
       unacknowledged.set(packet_id, { qos: 2, origin, isReceived: true });

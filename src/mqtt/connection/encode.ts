@@ -1,15 +1,8 @@
-import type { AckPacket, Level, Qos } from './packets.js';
+import type { AckPacket, Level, PublishPacket } from './packets.js';
 import type { Reason } from './reasons.js';
 
 /** A message on its way to a client. */
-export interface OutgoingMessage {
-  topic: string;
-  payload: Buffer;
-  qos: Qos;
-  retain: boolean;
-  dup: boolean;
-  /** 0 at QoS 0. */
-  packet_id: number;
+export interface OutgoingMessage extends Omit<PublishPacket, 'type' | 'properties'> {
   /** Encoded properties that are passed on. */
   properties?: Buffer | undefined;
   expiry_s?: number | undefined;

@@ -3,6 +3,7 @@ import { encodeRefusal } from '../connection/encode.js';
 import { createFrameReader } from '../connection/frames.js';
 import { closeGently } from '../connection/outbox.js';
 import { type ConnectPacket, type Level, parsePacket, readProtocol } from '../connection/packets.js';
+import { reasons } from '../connection/reasons.js';
 import { holdInput, type PendingInput } from './pending-input.js';
 
 const connect_limit_ms = 10_000;
@@ -108,5 +109,8 @@ export type Refusal = keyof typeof refusals;
 
 /** Sends a CONNACK with the reason and closes the connection. */
 export function refuseConnection(stream: Duplex, refusal: Refusal, protocol_level: number): void {
-  closeGently(stream, encodeRefusal(protocol_level === 5 ? 0x84 : refusals[refusal], protocol_level));
+  closeGently(
+    stream,
+    encodeRefusal(protocol_level === 5 ? reasons.unsupported_version : refusals[refusal], protocol_level),
+  );
 }

@@ -4,8 +4,7 @@ import type { RequestedFilter, SubscribePacket } from '../connection/packets.js'
 import { reasons } from '../connection/reasons.js';
 import type { StoredSubscription } from '../store/sessions.js';
 import { type Delivery, findGrantedQos } from './delivery.js';
-import type { DeviceFeeds } from './device-feeds.js';
-import { isFed } from './device-feeds.js';
+import { type DeviceFeeds, isFed } from './device-feeds.js';
 import type { FilterTree } from './filter-tree.js';
 import type { RetainedMessages } from './retained-messages.js';
 import type { DeviceFeed, GrantedSubscription, Session } from './session.js';
