@@ -105,3 +105,20 @@ export function valueNamesOf(tree: Module): string[] {
     }
   });
 }
+
+/** Named functions of a module, with the number of lines of each. @param text what `tree` was parsed from */
+export function functionLengthsOf(tree: Module, text: string): { name: string; lines: number }[] {
+  const bytes = Buffer.from(text);
+  return [...nodesOf(tree)].flatMap((node) => {
+    const { type, identifier, id, init } = node as unknown as Record<
+      'identifier' | 'id' | 'init',
+      { type: string; value: string }
+    > & { type: string };
+    const isAssigned = type === 'VariableDeclarator' && /Function|Arrow/.test(init?.type ?? '');
+    if (type !== 'FunctionDeclaration' && !isAssigned) return [];
+    const { start, end } = node.span as { start: number; end: number };
+    // spans count bytes from the first text that the process has parsed
+    const code = bytes.subarray(start - tree.span.start, end - tree.span.start).toString();
+    return [{ name: (isAssigned ? id : identifier).value, lines: code.split('\n').length }];
+  });
+}
