@@ -43,8 +43,6 @@ import { warnOfSealedWebhooks } from './webhooks/secrets.js';
 
 /** Leaves time to end within 10 s of SIGTERM. */
 const drain_limit_ms = 8000;
-/** Time that jobs get for what they are doing. */
-const job_limit_ms = 2000;
 /** The port opens when requests can be answered, at the latest after this time. */
 const first_attempt_limit_ms = 5000;
 /** A connection on which nothing moves is closed after this time or twice as long: Node looks once per period. */
@@ -142,9 +140,7 @@ export async function startService(options: StartOptions): Promise<RunningProces
     const jobsEnded = awaitLater(Promise.all(jobs.map((job) => job.stop())));
     await Promise.all([app.live.close(), connections.close(drain_limit_ms), broker?.close(), bridge?.stop()]);
     await app.streamRate.stop();
-    // what a job does survives the end of its connection, as it survives kill -9
-    await Promise.race([jobsEnded, sleep(job_limit_ms, undefined, { ref: false })]);
-    await db.close();
+    await db.close(jobsEnded);
   }
   let stopping: Promise<void> | undefined;
   return {

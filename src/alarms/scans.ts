@@ -42,7 +42,8 @@ const stepsOf: Readonly<Record<ScanKind, readonly Step[]>> = {
   ...{ updated: ['devices'], created: ['devices'], status: ['devices'] },
 };
 
-const look_period_ms = 400;
+const job = 'alarm-scans';
+const look_period_ms = 1000;
 /** Other processes may use former rules and places of devices for up to 2 s. */
 const again_s = 3;
 const max_merged = 100;
@@ -62,11 +63,12 @@ export async function scheduleScans(db: Database, requests: readonly ScanRequest
     return { updateOne: { filter: { _id }, update: { $set: set, $unset: { after: '' } }, upsert: true } };
   });
   await scansOf(db).bulkWrite(writes as mongo.AnyBulkWriteOperation<Scan>[], { ordered: false });
+  db.wakeUps?.emit(job);
 }
 
-/** Finds out since when records wait to be looked at (epoch seconds). */
-export async function findOldestCheck(db: Database): Promise<number | undefined> {
-  const filter = { due_at: { $lte: Date.now() / 1000 }, step: { $ne: 'devices' as const } };
+/** Finds out when records are to be looked at first (epoch seconds). */
+export async function findFirstCheck(db: Database): Promise<number | undefined> {
+  const filter = { step: { $ne: 'devices' as const } };
   const options = { sort: { due_at: 1 }, projection: { due_at: 1 }, maxTimeMS: read_limit_ms } as const;
   return (await scansOf(db).findOne(filter, options))?.due_at;
 }
@@ -85,7 +87,7 @@ export function startAlarmScans(deps: ReviewDeps & { log: Log }): LeasedJob {
   });
   // processes forget former rules by real time
   const work = () => runDue(Date.now() / 1000);
-  return startPeriodicJob({ db, log, name: 'alarm-scans', period_ms: look_period_ms, mayRun: db.isClockRight, work });
+  return startPeriodicJob({ db, log, name: job, period_ms: look_period_ms, mayRun: db.isClockRight, work });
 }
 
 /** Carries on with scans of one account; those of one target that have come equally far are looked at together. @returns whether there is more to do */

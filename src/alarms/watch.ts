@@ -10,7 +10,7 @@ import { type AlarmRecord, recordsOf } from './records.js';
 import { batch_size, type ReviewDeps, settleDueRecords } from './review.js';
 import type { Rule, RuleSet } from './rule-sets.js';
 import {
-  findOldestCheck,
+  findFirstCheck,
   isWatchingAbsence,
   isWatchingStatus,
   type ScanKind,
@@ -24,6 +24,14 @@ interface Position {
   event: string;
 }
 
+/** Progress of the watch during its turn: only the holder of the lease follows events and requests scans. */
+interface Progress {
+  /** The last event that was followed. */
+  event?: string | undefined;
+  /** No scan of records was left when it last looked, and none was requested since. */
+  areChecked: boolean;
+}
+
 export interface WatchMetrics {
   /** Time (epoch milliseconds) up to which all that was due has been reviewed; undefined while another instance watches. */
   watchedUntil(moment: number | undefined): void;
@@ -34,7 +42,7 @@ interface Deps extends ReviewDeps {
   metrics: WatchMetrics;
 }
 
-const look_period_ms = 400;
+const look_period_ms = 1000;
 const events_limit = 1000;
 /** Devices of one scan. */
 const max_targets = 100;
@@ -61,10 +69,12 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
     ...{ ...shared, open: () => dueDevicesOf(db), account: 'account' },
     run: (due, now) => settleDueDevices(deps, due, now),
   });
+  const progress: Progress = { areChecked: false };
   let watched_until: number | undefined;
   return startPeriodicJob({
     ...{ db, log, name: 'alarm-watch', period_ms: look_period_ms, mayRun: db.isClockRight },
     onElsewhere() {
+      Object.assign(progress, { event: undefined, areChecked: false });
       watched_until = undefined;
       metrics.watchedUntil(undefined);
     },
@@ -72,10 +82,14 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
       const begun_at = Date.now();
       watched_until ??= begun_at;
       const now = deps.clock() / 1000;
-      const isBehind = await followEvents(deps);
+      const isBehind = await followEvents(deps, progress);
       const areDue = [await runRecords(now), await runDevices(now)];
       const isBusy = isBehind || areDue.includes(true);
-      if (!isBusy) watched_until = Math.min(begun_at, 1000 * ((await findOldestCheck(db)) ?? Number.POSITIVE_INFINITY));
+      if (!isBusy) {
+        const first = progress.areChecked ? undefined : await findFirstCheck(db);
+        progress.areChecked = first === undefined;
+        watched_until = Math.min(begun_at, 1000 * (first ?? Number.POSITIVE_INFINITY));
+      }
       metrics.watchedUntil(watched_until);
       return isBusy;
     },
@@ -83,16 +97,19 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
 }
 
 /** Follows the event log: what changes of rules and devices ask for is requested. @returns whether there may be more events */
-async function followEvents(deps: Deps): Promise<boolean> {
+async function followEvents(deps: Deps, progress: Progress): Promise<boolean> {
   const { db } = deps.store;
   const log = db.collection<StoredEvent>(event.plural);
-  const position = await positionsOf(db).findOne({ _id: 'position' });
-  const last = position?.event ?? (await findLastId(db));
+  const stored = progress.event ?? (await positionsOf(db).findOne({ _id: 'position' }))?.event;
+  const last = stored ?? (await findLastId(db));
   const options = { sort: { _id: 1 }, limit: events_limit, maxTimeMS: read_limit_ms } as const;
   const events = await log.find({ _id: { $gt: last } }, { ...options, readConcern: { level: 'majority' } }).toArray();
-  await scheduleScans(db, await findRequests(deps, events));
+  const requests = await findRequests(deps, events);
+  await scheduleScans(db, requests);
+  if (requests.length > 0) progress.areChecked = false;
   const end = events.at(-1)?._id ?? last;
-  if (position === null || events.length > 0)
+  progress.event = end;
+  if (stored === undefined || events.length > 0)
     await positionsOf(db).updateOne({ _id: 'position' }, { $set: { event: end } }, { upsert: true });
   return events.length === events_limit;
 }

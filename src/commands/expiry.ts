@@ -13,7 +13,7 @@ interface Deps {
   metrics: CommandMetrics;
 }
 
-const period_ms = 1000;
+const period_ms = 2000;
 const batch_size = 500;
 /** Finished commands stay for so long. */
 const command_retention_s = 30 * 86_400;

@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
 import type { Id } from './ids.js';
@@ -29,11 +30,30 @@ export interface StoredObject extends StoredDocument {
 
 export type Collection<T extends mongo.Document = StoredDocument> = mongo.Collection<T>;
 
+/** A lease that is wanted for `lasts_ms` by the database's clock, starting after the call. */
+export interface LeaseRequest {
+  name: string;
+  holder: string;
+  lasts_ms: number;
+  /** Tag of the lease if it has none yet. */
+  tag: string;
+}
+
+/**
+ * Acquires or renews a lease. Until it expires, only the holder can renew it. @returns the lease's tag, or undefined while
+ * another instance holds it
+ */
+export type TakeLease = (request: LeaseRequest) => Promise<string | undefined>;
+
 export interface DatabaseAccess {
   /** @throws AppError database (5031) while there is no connection, or the data must not be used */
   collection<T extends mongo.Document = StoredDocument>(plural: string): Collection<T>;
   /** Runs a command; 64-bit integers are not converted. @throws AppError database (5031) as `collection` does */
   command(command: mongo.BSON.Document): Promise<mongo.BSON.Document>;
+  /** Takes leases together with the other jobs of this process; tools take them one by one. */
+  takeLease?: TakeLease;
+  /** Emits the name of a job for which this process has work; the jobs of others find it after their period. */
+  wakeUps?: EventEmitter;
 }
 
 export interface Database extends DatabaseAccess {
@@ -56,7 +76,8 @@ export interface Database extends DatabaseAccess {
   markNotReady(): void;
   /** Ends transactions of processes that have crashed; runs before each maintenance too. */
   endIdleTransactions(): Promise<void>;
-  close(): Promise<void>;
+  /** Waits 2 s at most for the maintenance, and for jobs that were stopped. */
+  close(jobsEnded?: Promise<unknown>): Promise<void>;
 }
 
 /** Checks an address. @returns its options @throws StartError without the message of the driver, which may contain the address with a password */

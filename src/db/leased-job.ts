@@ -1,53 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { mongo } from 'mongoose';
 import { AppError } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
 import type { DatabaseAccess, Log } from './database.js';
-import { isDuplicate } from './driver-errors.js';
-
-interface Lease {
-  _id: string;
-  holder: string;
-  until: Date;
-  /** Set by the first holder and kept by all later ones. */
-  tag: string;
-}
-
-const leases = (db: DatabaseAccess) => db.collection('leases') as unknown as mongo.Collection<Lease>;
-
-/**
- * Acquires or renews a lease for `lasts_ms` by the database's clock, starting after the call. Until it expires, only the
- * holder can renew it. @returns the lease's tag (`tag` if it has none yet), or undefined while another instance holds it
- */
-export async function takeLease(
-  db: DatabaseAccess,
-  name: string,
-  holder: string,
-  lasts_ms: number,
-  tag: string,
-): Promise<string | undefined> {
-  const free = { $or: [{ $eq: ['$holder', holder] }, { $lte: ['$until', '$$NOW'] }] };
-  const taken = {
-    holder: { $cond: [free, holder, '$holder'] },
-    until: { $cond: [free, { $add: ['$$NOW', lasts_ms] }, '$until'] },
-    tag: { $ifNull: ['$tag', tag] },
-  };
-  try {
-    const options = { upsert: true, returnDocument: 'after' } as const;
-    const now = await leases(db).findOneAndUpdate({ _id: name }, [{ $set: taken }], options);
-    return now?.holder === holder ? now.tag : undefined;
-  } catch (error) {
-    // another instance created the lease at the same time
-    if (isDuplicate(error)) return undefined;
-    throw error;
-  }
-}
-
-/** Ends a lease, so that others can acquire it at once. */
-export async function releaseLease(db: DatabaseAccess, name: string, holder: string): Promise<void> {
-  await leases(db).updateOne({ _id: name, holder }, [{ $set: { until: '$$NOW' } }]);
-}
+import { releaseLease, takeLease } from './leases.js';
 
 /** The turn of one instance at a job: it ends when the lease is lost or the job is stopped. */
 export interface Turn {
@@ -59,6 +15,8 @@ export interface Turn {
   isLeaseHeld(): boolean;
   /** Waits, or returns at once if the turn is over. */
   pause(milliseconds: number): Promise<void>;
+  /** Ends the pause, or the next one. */
+  wake(): void;
 }
 
 /** A job that this instance competes for. */
@@ -86,6 +44,12 @@ interface Options {
 
 const max_retry_ms = 1000;
 
+/** Time until the next multiple of a period, so that the jobs of a process renew their leases together. */
+function untilNext(period_ms: number): number {
+  const rest_ms = period_ms - (performance.now() % period_ms);
+  return rest_ms < period_ms / 2 ? rest_ms + period_ms : rest_ms;
+}
+
 const pauseUntil = (signal: AbortSignal, milliseconds: number) =>
   sleep(milliseconds, undefined, { signal }).catch(() => undefined);
 
@@ -95,6 +59,7 @@ const pauseUntil = (signal: AbortSignal, milliseconds: number) =>
  */
 export function startLeasedJob(options: Options): LeasedJob {
   const { db, log, name, lease_ms = 5000, tag = '', mayRun = () => true, work } = options;
+  const { takeLease: take = (request) => takeLease(db, request) } = db;
   const holder = randomUUID();
   const period_ms = lease_ms / 5;
   const stopped = new AbortController();
@@ -112,7 +77,7 @@ export function startLeasedJob(options: Options): LeasedJob {
 
   async function renew(): Promise<string | undefined> {
     const requested_at = performance.now();
-    const taken = mayRun() ? await takeLease(db, name, holder, lease_ms, tag) : undefined;
+    const taken = mayRun() ? await take({ name, holder, lasts_ms: lease_ms, tag }) : undefined;
     clearTimeout(expiry);
     if (taken === undefined) endTurn();
     else {
@@ -123,11 +88,11 @@ export function startLeasedJob(options: Options): LeasedJob {
   }
 
   async function renewUntil(finished: AbortSignal): Promise<void> {
-    for (let pause_ms = period_ms; ; ) {
+    for (let pause_ms = untilNext(period_ms); ; ) {
       await pauseUntil(finished, pause_ms);
       if (finished.aborted) return;
       pause_ms = await renew().then(
-        () => period_ms,
+        () => untilNext(period_ms),
         (error: unknown) => {
           warn(error);
           return Math.min(period_ms, max_retry_ms);
@@ -138,7 +103,11 @@ export function startLeasedJob(options: Options): LeasedJob {
 
   async function runTurn(leaseTag: string): Promise<void> {
     const [turn, finished] = [new AbortController(), new AbortController()];
-    endTurn = () => turn.abort();
+    let pause = new AbortController();
+    endTurn = () => {
+      turn.abort();
+      pause.abort();
+    };
     if (stopped.signal.aborted) endTurn();
     const renewing = awaitLater(renewUntil(finished.signal));
     try {
@@ -146,7 +115,11 @@ export function startLeasedJob(options: Options): LeasedJob {
         tag: leaseTag,
         signal: turn.signal,
         isLeaseHeld: () => !turn.signal.aborted && performance.now() < held_until,
-        pause: (milliseconds) => pauseUntil(turn.signal, milliseconds),
+        async pause(milliseconds) {
+          await pauseUntil(pause.signal, milliseconds);
+          if (!turn.signal.aborted) pause = new AbortController();
+        },
+        wake: () => pause.abort(),
       });
     } finally {
       turn.abort();
@@ -159,7 +132,7 @@ export function startLeasedJob(options: Options): LeasedJob {
 
   async function run(): Promise<void> {
     while (!stopped.signal.aborted) {
-      let pause_ms = period_ms;
+      let pause_ms = untilNext(period_ms);
       try {
         const leaseTag = await renew();
         if (leaseTag === undefined) options.onElsewhere?.();
@@ -186,7 +159,7 @@ export function startLeasedJob(options: Options): LeasedJob {
 }
 
 interface PeriodicOptions extends Omit<Options, 'work'> {
-  /** Pause between two calls. */
+  /** Pause between two calls, which `db.wakeUps` ends with the name of the job. */
   period_ms: number;
   /** @returns true if there may be more to do, which does not wait for the next period */
   work(turn: Turn): Promise<unknown>;
@@ -197,7 +170,13 @@ export function startPeriodicJob({ period_ms, work, ...options }: PeriodicOption
   return startLeasedJob({
     ...options,
     async work(turn) {
-      while (turn.isLeaseHeld()) if ((await work(turn)) !== true) await turn.pause(period_ms);
+      const { wakeUps } = options.db;
+      wakeUps?.on(options.name, turn.wake);
+      try {
+        while (turn.isLeaseHeld()) if ((await work(turn)) !== true) await turn.pause(period_ms);
+      } finally {
+        wakeUps?.off(options.name, turn.wake);
+      }
     },
   });
 }

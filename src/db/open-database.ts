@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
@@ -16,6 +17,7 @@ import { createGate, type DataUpgrade } from './gate.js';
 import { endIdleTransactions, formatAppName } from './idle-transactions.js';
 import { buildMinId, createIdGenerator } from './ids.js';
 import { defineModels, ensureIndexes, findMissingIndexes, type Indexes } from './indexes.js';
+import { createLeaseTaker } from './leases.js';
 import { type PoolMetrics, watchPool } from './pool-events.js';
 import { assertNotRestoring } from './restore-marker.js';
 import { assertSupported, createClockWatch } from './server-checks.js';
@@ -41,6 +43,9 @@ const withoutPrimary: ReadonlySet<string> = new Set(['Unknown', 'ReplicaSetNoPri
 
 const maintenance_period_ms = 10_000;
 const version_period_ms = 5000;
+const index_list_ms = 600_000;
+/** Time that jobs and the maintenance get for what they are doing. */
+const close_limit_ms = 2000;
 const retry_ms = 500;
 
 /** Majority-acknowledged, journaled writes; and a bound for every wait, which by default has none. */
@@ -73,6 +78,7 @@ export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options 
   let isMaintained = false;
   let wake = new AbortController();
   let hasAttempted = false;
+  let verified = { count: 0, at: 0 };
   let endAttempt: (outcome?: Promise<never>) => void = () => undefined;
   const attempted = awaitLater(
     new Promise<void>((resolve) => {
@@ -109,6 +115,8 @@ export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options 
       gate.assertOpen();
       return access.command(command);
     },
+    takeLease: (request) => takeLease(request),
+    wakeUps: new EventEmitter(),
     assertUpgraded: gate.assertUpgraded,
     newId,
     buildMinId,
@@ -131,13 +139,17 @@ export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options 
       const count = await endIdleTransactions(connection.getClient());
       if (count > 0) log.warn({ count }, 'transactions of a crashed process ended');
     },
-    async close() {
+    async close(jobsEnded) {
       stopped.abort();
       wake.abort();
-      await Promise.all([maintaining, watching]);
+      // what they do survives the end of its connection, as it survives kill -9
+      const ended = awaitLater(Promise.all([maintaining, watching, jobsEnded]));
+      await Promise.race([ended, sleep(close_limit_ms, undefined, { ref: false })]);
       await connection.close();
     },
   };
+
+  const takeLease = createLeaseTaker(database);
 
   async function connect(): Promise<void> {
     const opening = awaitLater(connection.openUri(uri, { ...connectionOptions, appName }));
@@ -160,7 +172,12 @@ export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options 
     log.info({}, 'database connected');
   }
 
+  /** Lists the indexes, a command for each collection, when their number has changed, or none was listed for long. */
   async function verifyIndexes(): Promise<void> {
+    const { indexes: count } = await connectedDb().command({ dbStats: 1 });
+    const now = performance.now();
+    if (isMaintained && verified.count === count && now - verified.at < index_list_ms) return;
+    verified = { count, at: now };
     const missing = await findMissingIndexes(connection);
     if (missing.length === 0) return;
     isMaintained = false;

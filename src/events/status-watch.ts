@@ -31,7 +31,7 @@ interface Change {
   state: { [key in DeadlineKind]: boolean };
 }
 
-const look_period_ms = 1000;
+const look_period_ms = 2000;
 const batch_size = 1000;
 
 const projection = Object.fromEntries(
@@ -47,7 +47,7 @@ function devicesOf(db: Database): Collection<Candidate> {
 /**
  * Reports changes of the status to the event log (reference/events.md#status-changes): it stores the new state on condition
  * that the device still has the old one and its deadline calls for the new one, so a change is reported once. One instance
- * does so every second.
+ * does so.
  */
 export function startStatusWatch({ db, log, clock }: Deps): LeasedJob {
   const work = () => reportChanges(db, clock() / 1000);

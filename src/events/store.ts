@@ -20,6 +20,7 @@ export async function appendEvents(db: DatabaseAccess, events: readonly StoredEv
   if (events.length === 0) return;
   try {
     await eventsOf(db).insertMany([...events], { ordered: false });
+    db.wakeUps?.emit('alarm-watch');
   } catch (error) {
     if (!hasOnlyDuplicates(error)) throw error;
   }

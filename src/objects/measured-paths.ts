@@ -8,7 +8,7 @@ import {
   type StoredObject,
 } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { releaseLease, takeLease } from '../db/leased-job.js';
+import { releaseLease, takeLease } from '../db/leases.js';
 import { AppError } from '../errors.js';
 import { filterPathsOf } from '../resources/measure.js';
 import { model } from '../resources/model.js';
@@ -72,7 +72,7 @@ export function assertFewPaths(declared: readonly (readonly string[])[]): void {
 async function withLease<T>(db: Database, account: string, work: () => Promise<T>): Promise<T> {
   const [name, holder] = [`${measured_paths} ${account}`, randomUUID()];
   const end = performance.now() + wait_ms;
-  while ((await takeLease(db, name, holder, lease_ms, '')) === undefined) {
+  while ((await takeLease(db, { name, holder, lasts_ms: lease_ms, tag: '' })) === undefined) {
     if (performance.now() > end) throw new AppError('database');
     await sleep(pause_ms);
   }

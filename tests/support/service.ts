@@ -129,6 +129,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     now: () => now_ms / 1000,
     advance(seconds) {
       now_ms += seconds * 1000;
+      for (const job of db.wakeUps?.eventNames() ?? []) db.wakeUps?.emit(job);
     },
     async client({ account = 'acme', username = 'alice', scope = 'admin' } = {}) {
       const { key } = await issueKey(db, { account, username, scope }, 0);
@@ -140,7 +141,8 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       server.closeAllConnections();
       const { close } = db;
       // mongod keeps a file open for each index: those of all tests are more than a process may have
-      db.close = async () => {
+      db.close = async (jobsEnded) => {
+        await jobsEnded;
         if (options.uri === undefined) await db.command({ dropDatabase: 1 }).catch(() => undefined);
         await close();
       };

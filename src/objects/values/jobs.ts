@@ -1,7 +1,8 @@
 import { type Database, type Log, read_limit_ms, type StoredObject } from '../../db/database.js';
 import { deleteInChunks } from '../../db/delete-in-chunks.js';
+import { createDueRunner } from '../../db/due-work.js';
 import type { Id } from '../../db/ids.js';
-import { type LeasedJob, startLeasedJob, type Turn } from '../../db/leased-job.js';
+import { type LeasedJob, startPeriodicJob, type Turn } from '../../db/leased-job.js';
 import { readInBatches, splitIntoBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
 import { keyOfId } from '../ancestors.js';
@@ -19,13 +20,12 @@ interface Deps {
   clock: () => number;
 }
 
-const look_period_ms = 250;
-const fill_period_ms = 500;
+const look_period_ms = 1000;
+const fill_period_ms = 1000;
 const clean_period_ms = 3_600_000;
 const max_reviews = 100;
 /** Devices whose streams one command reads. */
 const piece_size = 250;
-const retry_s = 5;
 
 /**
  * Computes values again where streams were deleted, have come to their time, or were stored by a process that has crashed. One
@@ -33,42 +33,26 @@ const retry_s = 5;
  */
 export function startValueReviews(deps: Deps): LeasedJob {
   const { db, log, clock } = deps;
-  return startLeasedJob({
-    db,
+  const runDue = createDueRunner<ValueReview>({
+    open: () => reviewsOf(db),
+    account: 'account',
+    piece_size: max_reviews,
+    run: (due, now) => runReviews(db, due, now),
     log,
-    name: 'value-reviews',
-    async work(turn) {
-      while (turn.isLeaseHeld()) {
-        const now = clock() / 1000;
-        const options = { sort: { due_at: 1 }, limit: max_reviews, maxTimeMS: read_limit_ms } as const;
-        const due = await reviewsOf(db)
-          .find({ due_at: { $lte: now } }, options)
-          .toArray();
-        await runReviews(db, due, now).catch(() => runApart(deps, due, now));
-        if (due.length < max_reviews) await turn.pause(look_period_ms);
-      }
-    },
+    failure: 'values of devices are not computed yet; retrying',
   });
-}
-
-/** Runs reviews one by one; one that fails does not keep up the others. */
-async function runApart({ db, log }: Deps, due: readonly ValueReview[], now: number): Promise<void> {
-  for (const review of due)
-    await runReviews(db, [review], now).catch(async (error: unknown) => {
-      log.warn({ err: error }, 'values of devices are not computed yet; retrying');
-      const { _id, revision } = review;
-      await reviewsOf(db).updateOne({ _id, revision }, { $set: { due_at: now + retry_s } });
-    });
+  const work = () => runDue(clock() / 1000);
+  return startPeriodicJob({ db, log, name: 'value-reviews', period_ms: look_period_ms, work });
 }
 
 async function runReviews(db: Database, due: readonly ValueReview[], now: number): Promise<void> {
   const ids = new Map(due.flatMap(({ devices }) => devices.map((id) => [keyOfId(id), id] as const)));
   const next = await settleByIds(db, [...ids.values()], now);
-  for (const { _id, devices, revision } of due) {
+  for (const { _id, account, devices, revision } of due) {
     const own = next.get(keyOfId(_id));
     for (const id of devices) {
       const at = next.get(keyOfId(id));
-      if (at !== undefined && !id.equals(_id)) await scheduleReview(db, id, at);
+      if (at !== undefined && !id.equals(_id)) await scheduleReview(db, { _id: id, account }, at);
     }
     // a review that was requested since the look-up stays
     if (own === undefined) await reviewsOf(db).deleteOne({ _id, revision });
@@ -110,20 +94,14 @@ async function settlePiece(
 /** Reads the values at newly declared paths from the stored streams, and deletes those of paths that are declared no more. */
 export function startValueFills(deps: Deps): LeasedJob {
   const { db, log } = deps;
-  return startLeasedJob({
-    db,
-    log,
-    name: 'value-fills',
-    async work(turn) {
-      let cleaned_at = Number.NEGATIVE_INFINITY;
-      for (; turn.isLeaseHeld(); await turn.pause(fill_period_ms)) {
-        await fillPaths(deps, turn);
-        if (performance.now() - cleaned_at < clean_period_ms) continue;
-        await removeAbandoned(db, turn);
-        cleaned_at = performance.now();
-      }
-    },
-  });
+  let cleaned_at = Number.NEGATIVE_INFINITY;
+  async function work(turn: Turn): Promise<void> {
+    await fillPaths(deps, turn);
+    if (performance.now() - cleaned_at < clean_period_ms) return;
+    await removeAbandoned(db, turn);
+    cleaned_at = performance.now();
+  }
+  return startPeriodicJob({ db, log, name: 'value-fills', period_ms: fill_period_ms, work });
 }
 
 async function fillPaths(deps: Deps, turn: Turn): Promise<void> {
@@ -158,7 +136,7 @@ async function fillAccount(
     const next = await settlePiece(db, piece, paths, clock() / 1000);
     for (const { _id } of piece) {
       const at = next.get(keyOfId(_id));
-      if (at !== undefined) await scheduleReview(db, _id, at);
+      if (at !== undefined) await scheduleReview(db, { _id, account }, at);
     }
     // others get half of the time
     await turn.pause(performance.now() - startedAt);

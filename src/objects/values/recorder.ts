@@ -32,7 +32,7 @@ interface Recorded {
   /** The last of each device and path. */
   values: Map<string, DeviceValue>;
   /** The first `at` of the future by device. */
-  next: Map<string, { device: Id; at: number }>;
+  next: Map<string, { device: ReceivedStream['device']; at: number }>;
 }
 
 const max_cached_accounts = 10_000;
@@ -77,7 +77,7 @@ function collect(
     if (value === undefined) continue;
     if (at > now) {
       const first = next.get(keyOfId(device._id))?.at ?? Number.POSITIVE_INFINITY;
-      next.set(keyOfId(device._id), { device: device._id, at: Math.min(first, at) });
+      next.set(keyOfId(device._id), { device, at: Math.min(first, at) });
       continue;
     }
     const key = keyOfValue({ parent: device._id, path: _id });

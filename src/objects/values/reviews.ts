@@ -7,6 +7,8 @@ import { measuredPathsOf } from '../measured-paths.js';
 /** Devices whose values are to be computed again; of a device with streams of the future the `_id` is that of the device. */
 export interface ValueReview {
   _id: Id;
+  /** Absent for streams that were stored together. */
+  account?: string | undefined;
   devices: readonly Id[];
   /** Epoch seconds. */
   due_at: number;
@@ -31,13 +33,17 @@ export async function openReview(db: Database, devices: readonly Id[], now: numb
 }
 
 /** Requests a review of a device when the time of its next stream has come (epoch seconds). */
-export async function scheduleReview(db: Database, device: Id, due_at: number): Promise<void> {
-  const update = { $min: { due_at }, $set: { devices: [device], revision: db.newId() } };
-  await reviewsOf(db).updateOne({ _id: device }, update, { upsert: true });
+export async function scheduleReview(
+  db: Database,
+  { _id, account }: { _id: Id; account?: string | undefined },
+  due_at: number,
+): Promise<void> {
+  const set = { ...(account !== undefined && { account }), devices: [_id], revision: db.newId() };
+  await reviewsOf(db).updateOne({ _id }, { $min: { due_at }, $set: set }, { upsert: true });
 }
 
 /**
- * Runs a deletion of streams of devices, and has their values computed again, also if it is interrupted.
+ * Runs a deletion of streams of devices of one account, and has their values computed again, also if it is interrupted.
  * @param now epoch seconds
  */
 export async function withReview<Result>(
@@ -51,7 +57,7 @@ export async function withReview<Result>(
   const ids = devices.filter(({ account }) => measuring.has(account)).map(({ _id }) => _id);
   const _id = db.newId();
   const request = async (due_at: number) => {
-    const $set = { devices: ids, due_at, revision: db.newId() };
+    const $set = { account: devices[0]?.account, devices: ids, due_at, revision: db.newId() };
     if (ids.length > 0) await reviewsOf(db).updateOne({ _id }, { $set }, { upsert: true });
   };
   await request(now + removing_s);

@@ -9,7 +9,8 @@ import mqtt, { type MqttClient } from 'mqtt';
 import { openBareBroker } from '../../../scripts/support/bare-broker.js';
 import { findProgram } from '../../../scripts/support/service-process.js';
 import type { Database } from '../../../src/db/database.js';
-import { type LeasedJob, releaseLease, takeLease } from '../../../src/db/leased-job.js';
+import type { LeasedJob } from '../../../src/db/leased-job.js';
+import { releaseLease, takeLease } from '../../../src/db/leases.js';
 import { AppError } from '../../../src/errors.js';
 import { startBridge } from '../../../src/mqtt/external/bridge.js';
 import { createEnabledCache } from '../../../src/objects/ancestors.js';
@@ -325,7 +326,7 @@ it('gives way to another instance when it cannot renew, and nothing is lost in b
 
 it('lets exactly one holder have a lease, until it has run out or is given back', async () => {
   const { db } = service;
-  const take = (holder: string, lasts_ms = 60_000) => takeLease(db, 'l', holder, lasts_ms, `by ${holder}`);
+  const take = (holder: string, lasts_ms = 60_000) => takeLease(db, { name: 'l', holder, lasts_ms, tag: `by ${holder}` });
   const tags = await Promise.all(['a', 'b', 'c', 'd', 'e'].map((holder) => take(holder)));
   const [tag, ...more] = tags.filter((given) => given !== undefined);
   expect(more).toEqual([]);

@@ -32,6 +32,25 @@ describe('a dropped index', () => {
   });
 });
 
+it('an idle service renews its leases together, and lists no indexes', async () => {
+  const service = await ctx.sandbox.service({ ...ctx.env, MQTT_PORT: '0' });
+  await waitUntil(async () => (await service.send('GET', '/readyz')).status === 200);
+  await ctx.db.createCollection('system.profile', { capped: true, size: 64 * 1024 * 1024 });
+  await ctx.db.command({ profile: 2 });
+  const profiled = ctx.db.collection('system.profile');
+  const readChecks = () => profiled.find({ 'command.dbStats': 1 }, { sort: { ts: 1 } }).toArray();
+  // a new database has got collections since the start, which the first one finds
+  await waitUntil(async () => (await readChecks()).length === 3, 60_000);
+  await ctx.db.command({ profile: 0 });
+  const [, first, last] = await readChecks();
+  const listed = { 'command.listIndexes': { $exists: true }, ts: { $gt: first?.ts } };
+  expect(await profiled.countDocuments(listed)).toBe(0);
+  expect(await profiled.countDocuments({ 'command.findAndModify': 'held_leases' })).toBe(0);
+  const others = { $nin: ['system.profile', 'held_leases'] };
+  const commands = { ts: { $gt: first?.ts, $lt: last?.ts }, 'command.find': others, op: { $ne: 'update' } };
+  expect(await profiled.countDocuments(commands)).toBeLessThan((25 * (last?.ts - first?.ts)) / 1000);
+});
+
 describe('a clock that differs from that of the database', () => {
   it.each([
     [-20_000, "the clock is behind the database's", true],
@@ -65,6 +84,19 @@ describe('a clock that differs from that of the database', () => {
     await ctx.sandbox.service(ctx.env);
     await waitUntil(async () => (await countLeases(...jobs)) > 4);
   });
+});
+
+it('a maintenance that does not end does not hold up the end', async () => {
+  const log = { info() {}, warn() {}, error() {} };
+  let begin: () => void = () => undefined;
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve;
+  });
+  const maintenance = () => new Promise<void>(() => begin());
+  const stuck = openDatabase({ uri: ctx.env.MONGODB_URI, log, maintenance });
+  await begun;
+  await stuck.close();
+  expect(await stuck.isReady()).toBe(false);
 });
 
 it('refuses a MongoDB whose feature version is older than 6.0, with one line', async () => {

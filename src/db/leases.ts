@@ -1,0 +1,84 @@
+import type { mongo } from 'mongoose';
+import { createBatcher } from './batching/batcher.js';
+import type { DatabaseAccess, LeaseRequest, TakeLease } from './database.js';
+import { isDuplicate } from './driver-errors.js';
+
+/** A lease that one instance holds at a time. */
+interface Lease {
+  _id: string;
+  holder: string;
+  until: Date;
+  /** Set by the first holder and kept by all later ones. */
+  tag: string;
+}
+
+const leases = (db: DatabaseAccess) => db.collection('leases') as unknown as mongo.Collection<Lease>;
+const afterNow = (lasts_ms: number) => ({ $add: ['$$NOW', lasts_ms] });
+const hasExpired = { $lte: ['$until', '$$NOW'] };
+
+/** Takes one lease (TakeLease). */
+export async function takeLease(
+  db: DatabaseAccess,
+  { name, holder, lasts_ms, tag }: LeaseRequest,
+): Promise<string | undefined> {
+  const free = { $or: [{ $eq: ['$holder', holder] }, hasExpired] };
+  const taken = {
+    holder: { $cond: [free, holder, '$holder'] },
+    until: { $cond: [free, afterNow(lasts_ms), '$until'] },
+    tag: { $ifNull: ['$tag', tag] },
+  };
+  try {
+    const options = { upsert: true, returnDocument: 'after' } as const;
+    const now = await leases(db).findOneAndUpdate({ _id: name }, [{ $set: taken }], options);
+    return now?.holder === holder ? now.tag : undefined;
+  } catch (error) {
+    // another instance created the lease at the same time
+    if (isDuplicate(error)) return undefined;
+    throw error;
+  }
+}
+
+/** Ends a lease, so that others can acquire it at once. */
+export async function releaseLease(db: DatabaseAccess, name: string, holder: string): Promise<void> {
+  await leases(db).updateOne({ _id: name, holder }, [{ $set: { until: '$$NOW' } }]);
+}
+
+interface Job extends LeaseRequest {
+  taken?: string | undefined;
+}
+
+/** Creates the `TakeLease` of a process: the leases that are renewed at the same time are read and written by one command each. */
+export function createLeaseTaker(db: DatabaseAccess): TakeLease {
+  /** @returns false if one of them has been lost meanwhile */
+  async function renew(jobs: readonly Job[]): Promise<boolean> {
+    const renewals = jobs.map(({ name, holder, lasts_ms }) => ({
+      updateOne: { filter: { _id: name, holder }, update: [{ $set: { until: afterNow(lasts_ms) } }] },
+    }));
+    if (jobs.length === 0) return true;
+    return (await leases(db).bulkWrite(renewals, { ordered: false })).matchedCount === jobs.length;
+  }
+
+  async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
+    const errors = new Map<Job, Error>();
+    const names = { _id: { $in: jobs.map(({ name }) => name) } };
+    const projection = { holder: 1, tag: 1, isFree: hasExpired };
+    const stored = (await leases(db).find(names, { projection }).toArray()) as (Lease & { isFree?: boolean })[];
+    const leaseOf = new Map(stored.map((lease) => [lease._id, lease]));
+    const held = jobs.filter(({ name, holder }) => leaseOf.get(name)?.holder === holder);
+    const areRenewed = await renew(held);
+    if (areRenewed) for (const job of held) job.taken = leaseOf.get(job.name)?.tag;
+    const free = jobs.filter((job) => (held.includes(job) ? !areRenewed : leaseOf.get(job.name)?.isFree !== false));
+    const takeAlone = async (job: Job) => {
+      job.taken = await takeLease(db, job);
+    };
+    await Promise.all(free.map((job) => takeAlone(job).catch((error: Error) => void errors.set(job, error))));
+    return errors;
+  }
+
+  const submit = createBatcher(commit, { maxBatchSize: 100, maxInFlight: 1 });
+  return async (request) => {
+    const job: Job = { ...request };
+    await submit(job);
+    return job.taken;
+  };
+}
