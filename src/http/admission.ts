@@ -4,6 +4,7 @@ import { AppError } from '../errors.js';
 import { createShares, type Release, type Reservation, type Shares } from '../lib/shares.js';
 import { createCloseSignal } from './close-signal.js';
 import { type Locals, localsOf, type RequestContext } from './context.js';
+import { createSlotClient } from './slot-client.js';
 
 /** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
 const default_answer_limit_ms = 4500;
@@ -67,8 +68,12 @@ export function takeShare(shares: Shares, requester: Requester, amount: number):
   return shares.acquire(requester.account, { amount, ...callerOf(requester) });
 }
 
-function callerOf({ response }: Requester) {
+/** Describes a request to a pool: its client, its key, and the signal that its client has left. */
+export function callerOf({ response }: Pick<Requester, 'response'>) {
   const locals = localsOf(response);
+  const { principal } = locals;
+  locals.client ??= createSlotClient(response);
+  locals.key ??= principal?.key_id ?? principal?.user;
   locals.left ??= createCloseSignal(response);
   return { caller: locals, signal: locals.left };
 }

@@ -1,5 +1,6 @@
 import type { Log } from '../db/database.js';
 import { AppError, failures } from '../errors.js';
+import { callerOf } from '../http/admission.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
@@ -77,7 +78,7 @@ export function importEndpoints({ yieldTurn, log, ingest }: ImportDeps): Endpoin
       result: { kind: 'lines', schema: outcomeSchema },
       async handle(ctx) {
         const params = parseQuery(ctx.query, parameters);
-        const memory = imports.reserve(ctx.account);
+        const memory = imports.reserve(ctx.account, callerOf(ctx).caller);
         try {
           memory.add(import_memory_bytes);
           await serveImport(ctx, params, { memory, yieldTurn, logFailure, ingest });

@@ -11,6 +11,8 @@ export interface SharesOptions {
   max_per_account?: number;
   /** Calls of one account that may wait; default: none does, and what does not fit is rejected. */
   max_waiting?: number;
+  /** Milliseconds of a clock; default: of the process. */
+  clock?: () => number;
 }
 
 /** A growing part of a pool that an account holds. */
@@ -21,8 +23,22 @@ export interface Reservation {
   release(): void;
 }
 
+/** The client of a caller, which can hold up the work that it has a slot for. */
+export interface Client {
+  /** Bytes that it has sent and taken. */
+  moved(): number;
+  /** Time in which it has to move 4 KiB; infinite while the service does not wait for it. */
+  limit_ms(): number;
+  /** Ends its connection. */
+  drop(): void;
+}
+
 /** Caller that waits. */
 export interface Caller {
+  /** The keys of an account take turns. */
+  key?: string | undefined;
+  /** Loses its slot when it holds up its work while others wait. */
+  client?: Client;
   /** Number of lines in which it waits. */
   waiting: number;
   /** Total wait in lines that it has left. */
@@ -31,7 +47,7 @@ export interface Caller {
   left?: AbortSignal;
 }
 
-interface AcquireOptions {
+export interface AcquireOptions {
   /** Default: 1. */
   amount?: number;
   caller?: Caller | undefined;
@@ -47,11 +63,11 @@ interface RunOptions extends AcquireOptions {
 /** A pool that accounts share (reference/limits.md#shares). */
 export interface Shares {
   /** Takes at once. @throws AppError overloaded (5033) if it does not fit */
-  take(account: string, amount?: number): Release;
+  take(account: string, amount?: number, caller?: Caller): Release;
   /** Takes at once. @returns undefined if it does not fit */
   tryTake(account: string, amount: number): Release | undefined;
   /** Begins to hold a growing amount, without waiting. */
-  reserve(account: string): Reservation;
+  reserve(account: string, caller?: Caller): Reservation;
   /** Waits in the line of the account. @throws AppError overloaded (5033) if the line is full, or the reason of `signal` */
   acquire(account: string, options?: AcquireOptions): Promise<Release>;
   /**
@@ -73,41 +89,91 @@ export interface Shares {
 interface Waiter {
   amount: number;
   grant(): void;
+  refuse(): void;
 }
+
+/** A slot that a client can hold up. */
+interface Hold {
+  client: Client;
+  release: Release;
+  /** Until then it had moved so much. */
+  moved: number;
+  since_ms: number;
+}
+
+const min_moved_bytes = 4096;
+const look_period_ms = 1000;
 
 /** The part of one account and its line; kept while either is not empty. */
 interface Share {
   held: number;
-  /** First in, first out. */
-  line: Set<Waiter>;
-  /** Number of the last grant from the line; of accounts that hold the same, the one served longest ago is next. */
+  /** Lines of the keys, none of them empty; the first one is next. Each is first in, first out. */
+  lines: Map<string, Set<Waiter>>;
+  waiting: number;
+  /** Number of the last grant from the line; of accounts that hold the same, the one served fullest ago is next. */
   last_grant: number;
 }
 
 /**
  * Creates a pool. Whatever becomes free goes to the waiting account that holds least, and of equal ones to the one served
- * longest ago, so that an account gets more than its equal part only while no other account asks.
+ * fullest ago, so that an account gets more than its equal part only while no other account asks.
  */
 export function createShares({
   capacity,
   max_per_account = Math.ceil(capacity / 2),
   max_waiting = 0,
+  clock = () => performance.now(),
 }: SharesOptions): Shares {
   const shares = new Map<string, Share>();
   let held = 0;
   let waiting = 0;
   let grants = 0;
+  const holds = new Set<Hold>();
+  let looking: NodeJS.Timeout | undefined;
 
   const fits = (share: Share, amount: number) => held + amount <= capacity && share.held + amount <= max_per_account;
 
   function shareOf(account: string): Share {
-    const share = shares.get(account) ?? { held: 0, line: new Set(), last_grant: 0 };
+    const share = shares.get(account) ?? { held: 0, lines: new Map(), waiting: 0, last_grant: 0 };
     shares.set(account, share);
     return share;
   }
 
   function forgetIdle(account: string, share: Share): void {
-    if (share.held === 0 && share.line.size === 0) shares.delete(account);
+    if (share.held === 0 && share.waiting === 0) shares.delete(account);
+  }
+
+  /** Follows a slot that a client can hold up, until it is given back. */
+  function follow(release: Release, { client }: Caller): Release {
+    if (client === undefined) return release;
+    const hold: Hold = { client, release, moved: client.moved(), since_ms: clock() };
+    holds.add(hold);
+    looking ??= setInterval(() => dropStalled(waiting > 0), look_period_ms).unref();
+    return () => {
+      holds.delete(hold);
+      if (holds.size === 0) {
+        clearInterval(looking);
+        looking = undefined;
+      }
+      release();
+    };
+  }
+
+  /** Looks at what clients have moved. @param isWanted those that have moved too little lose their slots */
+  function dropStalled(isWanted: boolean): void {
+    const now = clock();
+    for (const hold of holds) {
+      const { client } = hold;
+      const moved = client.moved();
+      const limit_ms = client.limit_ms();
+      if (moved - hold.moved >= min_moved_bytes || limit_ms === Number.POSITIVE_INFINITY)
+        Object.assign(hold, { moved, since_ms: now });
+      else if (isWanted && now - hold.since_ms >= limit_ms) {
+        holds.delete(hold);
+        client.drop();
+        hold.release();
+      }
+    }
   }
 
   function hold(account: string, share: Share, amount: number): Release {
@@ -132,7 +198,8 @@ export function createShares({
     let next: { share: Share; waiter: Waiter } | undefined;
     if (waiting === 0) return undefined;
     for (const share of shares.values()) {
-      const [waiter] = share.line;
+      const [line = []] = share.lines.values();
+      const [waiter] = line;
       if (waiter === undefined || share.held + waiter.amount > max_per_account) continue;
       if (next === undefined || isBefore(share, next.share)) next = { share, waiter };
     }
@@ -141,19 +208,46 @@ export function createShares({
 
   function grantWaiting(): void {
     for (let next = findNext(); next !== undefined && fits(next.share, next.waiter.amount); next = findNext()) {
-      leaveLine(next.share, next.waiter);
+      const [[key, line] = ['', new Set<Waiter>()]] = next.share.lines;
+      leaveLine(next.share, key, next.waiter);
+      // to the end: other keys are next
+      if (line.size > 0) {
+        next.share.lines.delete(key);
+        next.share.lines.set(key, line);
+      }
       next.share.last_grant = ++grants;
       next.waiter.grant();
     }
   }
 
-  function leaveLine(share: Share, waiter: Waiter): void {
-    share.line.delete(waiter);
+  function enterLine(share: Share, key: string, waiter: Waiter): void {
+    const line = share.lines.get(key) ?? new Set();
+    share.lines.set(key, line);
+    line.add(waiter);
+    share.waiting++;
+    waiting++;
+  }
+
+  function leaveLine(share: Share, key: string, waiter: Waiter): void {
+    const line = share.lines.get(key);
+    line?.delete(waiter);
+    if (line?.size === 0) share.lines.delete(key);
+    share.waiting--;
     waiting--;
   }
 
+  /** Makes room in the lines of an account, at the end of the fullest one, for a key that has fewer. */
+  function makeRoom(share: Share, key: string): boolean {
+    if (share.waiting < max_waiting) return true;
+    const lines = [...share.lines.values()];
+    const fullest = lines.reduce((found, line) => (line.size > found.size ? line : found), new Set<Waiter>());
+    if (fullest.size <= (share.lines.get(key)?.size ?? 0) + 1) return false;
+    [...fullest].at(-1)?.refuse();
+    return true;
+  }
+
   function canTake(share: Share, amount: number): boolean {
-    if (!fits(share, amount) || share.line.size > 0) return false;
+    if (!fits(share, amount) || share.waiting > 0) return false;
     const next = findNext();
     // what is free is about to go to an account that holds less
     return next === undefined || share.held < next.share.held;
@@ -166,19 +260,24 @@ export function createShares({
     return undefined;
   }
 
-  function take(account: string, amount = 1): Release {
-    const release = tryTake(account, amount);
+  function take(account: string, amount = 1, caller?: Caller): Release {
+    let release = tryTake(account, amount);
+    if (release === undefined && holds.size > 0) {
+      dropStalled(true);
+      release = tryTake(account, amount);
+    }
     if (release === undefined) throw new AppError('overloaded');
-    return release;
+    return caller === undefined ? release : follow(release, caller);
   }
 
   async function acquire(account: string, options: AcquireOptions = {}): Promise<Release> {
     const { amount = 1, signal, caller = { waiting: 0, waited_ms: 0 } } = options;
+    const { key = '' } = caller;
     signal?.throwIfAborted();
     const release = tryTake(account, amount);
-    if (release !== undefined) return release;
+    if (release !== undefined) return follow(release, caller);
     const share = shareOf(account);
-    if (share.line.size >= max_waiting || amount > Math.min(capacity, max_per_account)) {
+    if (amount > Math.min(capacity, max_per_account) || !makeRoom(share, key)) {
       forgetIdle(account, share);
       throw new AppError('overloaded');
     }
@@ -188,35 +287,37 @@ export function createShares({
         caller.waiting--;
         caller.waited_ms += performance.now() - since_ms;
       };
-      const leave = () => {
+      const leave = (reason: unknown) => {
+        signal?.removeEventListener('abort', onAbort);
         stopWaiting();
-        leaveLine(share, waiter);
+        leaveLine(share, key, waiter);
         grantWaiting();
         forgetIdle(account, share);
-        reject(signal?.reason);
+        reject(reason);
       };
+      const onAbort = () => leave(signal?.reason);
       const waiter: Waiter = {
         amount,
         grant() {
-          signal?.removeEventListener('abort', leave);
+          signal?.removeEventListener('abort', onAbort);
           stopWaiting();
-          resolve(hold(account, share, amount));
+          resolve(follow(hold(account, share, amount), caller));
         },
+        refuse: () => leave(new AppError('overloaded')),
       };
-      share.line.add(waiter);
-      waiting++;
+      enterLine(share, key, waiter);
       caller.waiting++;
-      signal?.addEventListener('abort', leave, { once: true });
+      signal?.addEventListener('abort', onAbort, { once: true });
     });
   }
 
   return {
     take,
     tryTake,
-    reserve(account) {
+    reserve(account, caller) {
       const releases: Release[] = [];
       return {
-        add: (amount) => void releases.push(take(account, amount)),
+        add: (amount) => void releases.push(take(account, amount, releases.length === 0 ? caller : undefined)),
         release() {
           for (const release of releases.splice(0)) release();
         },
@@ -224,10 +325,11 @@ export function createShares({
     },
     acquire,
     async run(account, work, { limit_ms, ...options } = {}) {
-      const { amount = 1, signal } = options;
+      const { amount = 1, signal, caller } = options;
       signal?.throwIfAborted();
       // no turn is spent on a slot that is free
-      const release = tryTake(account, amount) ?? (await acquire(account, options));
+      const free = tryTake(account, amount);
+      const release = free === undefined ? await acquire(account, options) : caller ? follow(free, caller) : free;
       try {
         return limit_ms === undefined ? await work(signal) : await runUntilTimeLimit(limit_ms, signal, work);
       } finally {
@@ -241,36 +343,5 @@ export function createShares({
       return waiting;
     },
     heldBy: (account) => shares.get(account)?.held ?? 0,
-  };
-}
-
-/**
- * Iterates with a slot during each step, which is given back while the consumer is busy with what it got. No generator, as one
- * that has not begun does not close what it reads.
- */
-export function readInSlots<T>(
-  shares: Shares,
-  account: string,
-  values: AsyncIterable<T>,
-  options?: Pick<AcquireOptions, 'caller' | 'signal'>,
-): AsyncIterableIterator<T> {
-  const iterator = values[Symbol.asyncIterator]();
-  const close = async (): Promise<IteratorReturnResult<undefined>> => {
-    await iterator.return?.();
-    return { done: true, value: undefined };
-  };
-  return {
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-    async next() {
-      try {
-        return await shares.run(account, () => iterator.next(), options);
-      } catch (error) {
-        await close();
-        throw error;
-      }
-    },
-    return: close,
   };
 }

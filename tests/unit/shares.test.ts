@@ -2,7 +2,8 @@ import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
-import { createShares, type Release, readInSlots, type Shares } from '../../src/lib/shares.js';
+import { readInSlots } from '../../src/lib/read-in-slots.js';
+import { createShares, type Release, type Shares } from '../../src/lib/shares.js';
 import { TimeLimitError } from '../../src/lib/time-limit.js';
 import { createRandom } from '../support/random.js';
 
@@ -82,6 +83,63 @@ describe('a pool of shares', () => {
       releases[served]?.();
     }
     expect(granted).toEqual(['a', 'b', 'c', 'a', 'b', 'a']);
+  });
+
+  it('lets the keys of an account take turns, and one with a short line into a full one', async () => {
+    const shares = createShares({ capacity: 2, max_waiting: 4 });
+    const first = shares.take('a');
+    const granted: string[] = [];
+    const releases: Release[] = [];
+    const wait = (key: string) =>
+      shares.acquire('a', { caller: { key, waiting: 0, waited_ms: 0 } }).then((release) => {
+        granted.push(key);
+        releases.push(release);
+      });
+    const waits = ['x', 'x', 'x', 'x'].map(wait);
+    const refused = expect(waits[3]).rejects.toEqual(overloaded);
+    waits.push(wait('y'));
+    await refused;
+    await expect(wait('x')).rejects.toEqual(overloaded);
+    first();
+    for (let served = 0; served < 4; served++) {
+      await nextTurn();
+      releases[served]?.();
+    }
+    expect(granted).toEqual(['x', 'y', 'x', 'x']);
+    expect([shares.held, shares.waiting]).toEqual([0, 0]);
+  });
+
+  it('takes a slot from a client that moves too little while another is refused', () => {
+    let now = 0;
+    const shares = createShares({ capacity: 2, clock: () => now });
+    const dropped: string[] = [];
+    const openClient = (name: string, limit_ms: number) => {
+      const client = {
+        bytes: 0,
+        moved: () => client.bytes,
+        limit_ms: () => limit_ms,
+        drop: () => void dropped.push(name),
+      };
+      return client;
+    };
+    const take = (account: string, client: ReturnType<typeof openClient>) =>
+      shares.take(account, 1, { waiting: 0, waited_ms: 0, client });
+    const modem = openClient('modem', 10_000);
+    take('a', modem);
+    const trickling = openClient('trickling', 10_000);
+    const release = take('b', trickling);
+    now = 9000;
+    expect(() => shares.take('c')).toThrow(overloaded);
+    now = 11_000;
+    Object.assign(modem, { bytes: 4096 });
+    Object.assign(trickling, { bytes: 4095 });
+    shares.take('c');
+    expect([dropped, shares.held, shares.heldBy('b')]).toEqual([['trickling'], 2, 0]);
+    release();
+    expect(shares.held).toBe(2);
+    now = 30_000;
+    Object.assign(modem, { limit_ms: () => Number.POSITIVE_INFINITY });
+    expect(() => shares.take('d')).toThrow(overloaded);
   });
 
   it('rejects an amount that never fits instead of letting it wait', async () => {

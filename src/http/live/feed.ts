@@ -1,4 +1,5 @@
-import { readInSlots, type Shares } from '../../lib/shares.js';
+import { readInSlots } from '../../lib/read-in-slots.js';
+import type { Shares } from '../../lib/shares.js';
 import { createFeedQueue } from './feed-queue.js';
 import { formatHeartbeat, overflowFrame } from './frames.js';
 import type { FeedEntry, FeedPosition, Tail, TailSubscriber } from './tail.js';

@@ -124,7 +124,7 @@ export async function readExport(
 
 /** @throws AppError overloaded (5033) beyond the exports of the process or the share of the account */
 async function* withShares<T>(ctx: OperationContext, batches: AsyncIterable<T>): AsyncGenerator<T> {
-  const release = ctx.store.exports.take(ctx.account);
+  const release = ctx.store.exports.take(ctx.account, 1, ctx.caller);
   try {
     yield* readInTurns(ctx, batches);
   } finally {

@@ -1,0 +1,21 @@
+import type { Response } from 'express';
+import type { Client } from '../lib/shares.js';
+
+const sending_limit_ms = 10_000;
+/** Longer than 10 s, as the buffers of the network take an answer in large pieces. */
+const taking_limit_ms = 30_000;
+
+/** Creates what pools know of the client of a response (reference/limits.md#shares). */
+export function createSlotClient(response: Response): Client {
+  const { req: request } = response;
+  const { socket } = request;
+  return {
+    moved: () => socket.bytesRead + socket.bytesWritten - socket.writableLength,
+    limit_ms() {
+      if (socket.writableLength > 0) return taking_limit_ms;
+      // what has arrived and is not read waits for the service
+      return request.complete || request.readableLength > 0 ? Number.POSITIVE_INFINITY : sending_limit_ms;
+    },
+    drop: () => void socket.destroy(),
+  };
+}
