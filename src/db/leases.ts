@@ -49,7 +49,7 @@ interface Job extends LeaseRequest {
 
 /** Creates the `TakeLease` of a process: the leases that are renewed at the same time are read and written by one command each. */
 export function createLeaseTaker(db: DatabaseAccess): TakeLease {
-  /** @returns false if one of them has been lost meanwhile */
+  /** @returns false if another instance holds some by now */
   async function renew(jobs: readonly Job[]): Promise<boolean> {
     const renewals = jobs.map(({ name, holder, lasts_ms }) => ({
       updateOne: { filter: { _id: name, holder }, update: [{ $set: { until: afterNow(lasts_ms) } }] },
