@@ -326,7 +326,8 @@ it('gives way to another instance when it cannot renew, and nothing is lost in b
 
 it('lets exactly one holder have a lease, until it has run out or is given back', async () => {
   const { db } = service;
-  const take = (holder: string, lasts_ms = 60_000) => takeLease(db, { name: 'l', holder, lasts_ms, tag: `by ${holder}` });
+  const take = (holder: string, lasts_ms = 60_000) =>
+    takeLease(db, { name: 'l', holder, lasts_ms, tag: `by ${holder}` });
   const tags = await Promise.all(['a', 'b', 'c', 'd', 'e'].map((holder) => take(holder)));
   const [tag, ...more] = tags.filter((given) => given !== undefined);
   expect(more).toEqual([]);
