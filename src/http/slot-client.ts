@@ -1,12 +1,12 @@
 import type { Response } from 'express';
-import type { Client } from '../lib/shares.js';
+import type { SlotClient } from '../lib/shares.js';
 
 const sending_limit_ms = 10_000;
 /** Longer than 10 s, as the buffers of the network take an answer in large pieces. */
 const taking_limit_ms = 30_000;
 
 /** Creates what pools know of the client of a response (reference/limits.md#shares). */
-export function createSlotClient(response: Response): Client {
+export function createSlotClient(response: Response): SlotClient {
   const { req: request } = response;
   const { socket } = request;
   return {

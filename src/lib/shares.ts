@@ -24,7 +24,7 @@ export interface Reservation {
 }
 
 /** The client of a caller, which can hold up the work that it has a slot for. */
-export interface Client {
+export interface SlotClient {
   /** Bytes that it has sent and taken. */
   moved(): number;
   /** Time in which it has to move 4 KiB; infinite while the service does not wait for it. */
@@ -38,7 +38,7 @@ export interface Caller {
   /** The keys of an account take turns. */
   key?: string | undefined;
   /** Loses its slot when it holds up its work while others wait. */
-  client?: Client;
+  client?: SlotClient;
   /** Number of lines in which it waits. */
   waiting: number;
   /** Total wait in lines that it has left. */
@@ -94,7 +94,7 @@ interface Waiter {
 
 /** A slot that a client can hold up. */
 interface Hold {
-  client: Client;
+  client: SlotClient;
   release: Release;
   /** Until then it had moved so much. */
   moved: number;
