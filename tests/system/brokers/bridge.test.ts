@@ -296,6 +296,7 @@ it('gives way to another instance when it cannot renew, and nothing is lost in b
   let cutOff = false;
   const lame: Database = {
     ...service.db,
+    takeLease: (request) => takeLease(lame, request),
     collection(plural) {
       if (cutOff && plural === 'leases') throw new AppError('database');
       return service.db.collection(plural);
