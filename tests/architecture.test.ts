@@ -197,8 +197,8 @@ it('names exported functions with a verb', () => {
   const verbs = wordsOf(`
     acquire adopt align allow append apply assert authenticate await begin bind build check choose claim close coalesce collect compare
     compile confirm connect convert copy count create decode define delete deliver derive describe disable dispatch
-    download encode end ensure escape extend fetch find finish format generate get group handle hash hoist hold ignore ingest initialize insert issue join limit link list
-    listen load lock log match merge migrate mount move notify open parse place plan prepare print publish read record
+    download encode end ensure escape extend fetch find finish follow format generate get group handle hash hoist hold ignore ingest initialize insert issue join keep limit link list
+    listen load locate lock log match merge migrate mount move notify open parse place plan prepare print publish read record
     reauthorize redact refresh refuse reject release remove rename replace replay report require reschedule
     reseal resolve restore resume rethrow retry revoke rotate run save schedule seal select send serve set settle show simulate sort
     split start stop take throw track unlink update upgrade verify wait warn watch withdraw wrap write

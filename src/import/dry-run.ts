@@ -1,10 +1,11 @@
 import { takenIdentifier, takenMessage } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
-import { assertChangeable, checkPlace } from '../objects/limits.js';
+import { assertChangeable } from '../objects/limits.js';
 import { assertFewPaths, findPathsByModel } from '../objects/measured-paths.js';
-import { findNameFault } from '../objects/references.js';
-import { createConflict, findFormerParents } from '../objects/resources.js';
+import { findMissing, findNameFault, type References } from '../objects/references.js';
+import { planChange } from '../objects/write/plan.js';
 import { parseUpdate } from '../schema/body.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
@@ -68,7 +69,12 @@ async function simulateCreate(
   values: Values,
 ): Promise<ImportOutcome> {
   const isOutOfReach = id !== undefined && (await isTaken(ctx, simulation, resource, id));
-  await throwFaults(ctx, simulation, resource, values, createFieldErrors());
+  const faults = Object.assign(
+    createFieldErrors(),
+    findMissing(resource, values, await findSimulated(ctx, simulation, resource, values)),
+    await findTakenName(ctx, simulation, resource, values),
+  );
+  throwIfAny('invalid', faults);
   if (isOutOfReach) throw new AppError('invalid', { name: takenIdentifier });
   const id_developer = id ?? (await findFreeIdentifier(ctx, simulation, resource, String(values.name)));
   if (id_developer === undefined) return { code: 2001 };
@@ -86,19 +92,21 @@ async function simulateUpdate(
   { id, stored }: { id: string; stored: Values },
 ): Promise<void> {
   assertChangeable(ctx, resource);
-  const { values: sent, version } = parseUpdate(resource, body);
-  const values = checkPlace(ctx, resource, { ...stored, id_developer: id }, sent);
-  const { set, unset, faults } = resource.toStored(values, { now: ctx.now, stored });
-  const formerParents = findFormerParents(resource, values, stored, faults);
-  await throwFaults(ctx, simulation, resource, values, faults, id);
-  if (version !== undefined && version !== stored.version)
-    throw createConflict(resource, [version], Number(stored.version));
+  const { values, version } = parseUpdate(resource, body);
+  const references = await findSimulated(ctx, simulation, resource, values);
+  const acceptedVersions = version === undefined ? undefined : [version];
+  const before = { stored: { ...stored, id_developer: id }, references };
+  const plan = planChange(ctx, resource, before, { values, acceptedVersions });
+  const faults = plan.kind === 'refuse' ? plan.faults : createFieldErrors();
+  throwIfAny('invalid', Object.assign(faults, await findTakenName(ctx, simulation, resource, values, id)));
+  if (plan.kind === 'refuse') throw plan.conflict;
+  const { set, unset } = plan.change;
   await claimPaths(ctx, simulation, id, unset.includes('filter_paths') ? [] : set.filter_paths);
   simulation.reserve(bytes_per_object);
   if (typeof stored.name === 'string' && typeof set.name === 'string' && set.name !== stored.name)
     simulation.names.set(keyOf(resource, stored.name), null);
   const after: Values = { ...stored, ...set, version: Number(stored.version) + 1 };
-  for (const path of [...unset, ...formerParents]) delete after[path];
+  for (const path of unset) delete after[path];
   remember(simulation, resource, id, after);
 }
 
@@ -127,27 +135,36 @@ function remember({ objects, names }: Simulation, resource: Resource, id: string
   if (resource.uniqueNames) names.set(keyOf(resource, String(stored.name)), id);
 }
 
-/** @throws AppError invalid (4003) with `faults`, missing references and a taken name */
-async function throwFaults(
+/** Finds the objects that `values` refer to, of earlier lines too: of those it is only known that they are there. */
+async function findSimulated(
   ctx: OperationContext,
   simulation: Simulation,
   resource: Resource,
   values: Values,
-  faults: FieldErrors,
-  id?: string,
-): Promise<void> {
+): Promise<References> {
+  const references = new Map<string, { _id: Id; ancestors: readonly Id[] }>();
   for (const field of resource.references) {
     const target = { plural: resource.fields[field]?.references?.plural ?? '' };
     const identifier = values[field];
     if (typeof identifier !== 'string') continue;
-    if ((await findStored(ctx, simulation, target, identifier)) === undefined) faults[field] = 'does not exist';
+    const isThere = (await findStored(ctx, simulation, target, identifier)) !== undefined;
+    if (isThere) references.set(field, { _id: ctx.store.db.newId(), ancestors: [] });
   }
-  if (resource.uniqueNames && typeof values.name === 'string') {
-    const holder = simulation.names.get(keyOf(resource, values.name));
-    if (holder === undefined) Object.assign(faults, await findNameFault(ctx, resource, values, id));
-    else if (holder !== null && holder !== id) faults.name = takenMessage;
-  }
-  throwIfAny('invalid', faults);
+  return references;
+}
+
+/** @returns a fault if another object has the name, or gets it by an earlier line */
+async function findTakenName(
+  ctx: OperationContext,
+  simulation: Simulation,
+  resource: Resource,
+  values: Values,
+  id?: string,
+): Promise<FieldErrors> {
+  if (!resource.uniqueNames || typeof values.name !== 'string') return {};
+  const holder = simulation.names.get(keyOf(resource, values.name));
+  if (holder === undefined) return findNameFault(ctx, resource, values, id);
+  return holder !== null && holder !== id ? { name: takenMessage } : {};
 }
 
 /** Numbers up to this one are predicted; higher ones depend on a counter in the database. */

@@ -1,4 +1,5 @@
 import type { Id } from '../db/ids.js';
+import type { KeyLimit } from '../db/key-limit.js';
 import { isNamed, isPlaced } from '../db/reach.js';
 import { AppError } from '../errors.js';
 import type { Values } from '../schema/fields.js';
@@ -25,8 +26,12 @@ export function assertRemovable(ctx: OperationContext, resource: { plural: strin
  * Keeps the object that an operation is limited to where it is: its parent, which is out of reach, may be sent as it is stored.
  * @returns the values that are left to change @throws AppError forbidden (4031) for another parent
  */
-export function checkPlace({ limit }: OperationContext, resource: Resource, stored: Values, values: Values): Values {
-  const { plural, parents } = resource;
+export function keepPlace(
+  limit: KeyLimit | undefined,
+  { plural, parents }: Resource,
+  stored: Values,
+  values: Values,
+): Values {
   if (limit?.plural !== plural || stored.id_developer !== limit.id_developer) return values;
   const moves = parents.some((field) => typeof values[field] === 'string' && values[field] !== stored[field]);
   if (moves) throw new AppError('forbidden');

@@ -11,32 +11,37 @@ import { isSameChain } from './ancestors.js';
 import type { OperationContext } from './context.js';
 
 /** The objects that a resource refers to, by field. */
-export type References = ReadonlyMap<string, StoredNode>;
+export type References = ReadonlyMap<string, Pick<StoredNode, '_id' | 'ancestors'>>;
 
-/**
- * Looks up the objects that `values` refer to. @param update identifier of the resource, and what else is wrong
- * @throws AppError invalid (4003) with all faults: missing objects, a taken name, and those of `update`
- */
-export async function findReferences(
-  ctx: OperationContext,
-  resource: Resource,
-  values: Values,
-  update?: { id: string; faults: FieldErrors },
-): Promise<References> {
-  const { store } = ctx;
+/** Looks up the objects that `values` refer to. @returns those that exist within reach */
+export async function locateReferences(ctx: OperationContext, resource: Resource, values: Values): Promise<References> {
   const references = new Map<string, StoredNode>();
-  const { id, faults } = update ?? { id: undefined, faults: createFieldErrors() };
   await Promise.all(
     resource.references.map(async (field) => {
       const identifier = values[field];
       if (typeof identifier !== 'string') return;
-      const target = await store.loader(collectionOf(resource, field)).locate(ctx, identifier);
-      if (target === undefined) faults[field] = 'does not exist';
-      else references.set(field, target);
+      const target = await ctx.store.loader(collectionOf(resource, field)).locate(ctx, identifier);
+      if (target !== undefined) references.set(field, target);
     }),
   );
+  return references;
+}
+
+/** @returns a fault for each object that `values` refer to and that is not among `references` */
+export function findMissing(resource: Resource, values: Values, references: References): FieldErrors {
+  const isMissing = (field: string) => typeof values[field] === 'string' && !references.has(field);
+  return Object.fromEntries(resource.references.filter(isMissing).map((field) => [field, 'does not exist']));
+}
+
+/**
+ * Looks up the objects that the values of a create, or of a change of many, refer to.
+ * @throws AppError invalid (4003) with all faults: missing objects, and a taken name
+ */
+export async function findReferences(ctx: OperationContext, resource: Resource, values: Values): Promise<References> {
+  const references = await locateReferences(ctx, resource, values);
+  const faults = Object.assign(createFieldErrors(), findMissing(resource, values, references));
   // the unique index enforces names: this look-up only lets one answer have all faults
-  if (Object.keys(faults).length > 0) Object.assign(faults, await findNameFault(ctx, resource, values, id));
+  if (Object.keys(faults).length > 0) Object.assign(faults, await findNameFault(ctx, resource, values));
   throwIfAny('invalid', faults);
   return references;
 }
@@ -67,17 +72,6 @@ export async function findChangedReferences(
     }),
   );
   return { missing, movedParent };
-}
-
-/** The stored fields that place an object below the parent, or with the owner, among `references`; empty without one. */
-export function placeBelow(
-  { parents, owners }: Resource,
-  references: References,
-): { parent?: Id; ancestors?: readonly Id[] } {
-  const field = [...parents, ...owners].find((parent) => references.has(parent));
-  const node = field === undefined ? undefined : references.get(field);
-  if (field === undefined || node === undefined) return {};
-  return { parent: node._id, ...(parents.includes(field) && { ancestors: [...node.ancestors, node._id] }) };
 }
 
 /** Refuses to delete objects that others need (reference/resources.md#delete). @throws AppError invalid (4003) naming their type */

@@ -8,7 +8,7 @@ import type { Resource } from '../../schema/resource.js';
 import { getString } from '../../serialize/bson.js';
 import { toPlainJson } from '../../serialize/plain-json.js';
 import type { OperationContext } from '../context.js';
-import { assertChangeable, checkPlace } from '../limits.js';
+import { assertChangeable, keepPlace } from '../limits.js';
 import { assertUnprotected, findReferences } from '../references.js';
 import { showResource } from '../resources.js';
 import { compile } from '../select/compile.js';
@@ -111,7 +111,7 @@ async function protectNamed(ctx: OperationContext, resource: Resource, wanted: W
     return { values, request: { ...request, filter: { ...request.filter, id_developer: { $in: [] } } } };
   if (values === undefined) throw new AppError('forbidden');
   const stored = toPlainJson(await showResource(ctx, resource, limit.id_developer));
-  return { request, values: checkPlace(ctx, resource, stored, values) };
+  return { request, values: keepPlace(limit, resource, stored, values) };
 }
 
 /** Changes objects in one transaction. @throws AppError conflict (4005) if the objects that match are not `confirmed` */

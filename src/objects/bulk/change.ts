@@ -10,14 +10,16 @@ import { isAboveDevices } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { Resource } from '../../schema/resource.js';
 import { toPlainJson } from '../../serialize/plain-json.js';
-import { finishRemoval, type Removal, removeInTransaction, replayRemovals } from '../cascade-delete.js';
+import { finishRemoval, type Removal, removeInTransaction } from '../cascade-delete.js';
 import type { OperationContext } from '../context.js';
-import { alignBelow, finishMove, hasDescendants, recordMove } from '../moves.js';
+import { finishMove, hasDescendants, recordMove } from '../moves.js';
 import type { Bson } from '../page.js';
-import { assertUnprotected, findChangedReferences, findLinked, placeBelow, type References } from '../references.js';
+import { assertUnprotected, findChangedReferences, findLinked, type References } from '../references.js';
 import { describeNode, type NodeRef, nodeProjection } from '../removed-nodes.js';
-import { buildUpdate, findFormerParents } from '../resources.js';
 import type { ObjectSelection } from '../select/selection.js';
+import { planChange } from '../write/plan.js';
+import { buildUpdate } from '../write/update.js';
+import { followReferences } from '../write/verify.js';
 import type { BulkAction } from './action.js';
 
 /** A change of many objects. */
@@ -141,9 +143,7 @@ export async function finishChange(
  * detached again; a parent that is being moved takes them along.
  */
 export async function settleReferences(ctx: OperationContext, { resource, references }: BulkChange): Promise<void> {
-  const { missing, movedParent } = await findChangedReferences(ctx, resource, references);
-  if (missing.length > 0) await replayRemovals(ctx.store, [...references.values()]);
-  if (movedParent !== undefined) await alignBelow(ctx.store, movedParent.plural, movedParent._id);
+  await followReferences(ctx, references, await findChangedReferences(ctx, resource, references));
 }
 
 /** Objects that are changed in one transaction, all or none. More are changed in several. */
@@ -190,18 +190,17 @@ async function planUpdates(
   documents: readonly Bson[],
   skipsInvalid = false,
 ): Promise<mongo.AnyBulkWriteOperation<StoredObject>[]> {
-  const place = placeBelow(resource, references);
   const updates = await Promise.all(
     documents.map(async (document) => {
       const stored = toPlainJson(document);
-      const linked = await findLinked(ctx, resource, stored);
-      const { set, unset, faults } = resource.toStored(values, { now: ctx.now, stored, linked });
-      const formerParents = findFormerParents(resource, values, stored, faults);
-      if (skipsInvalid && Object.keys(faults).length > 0) return undefined;
-      throwIfAny('invalid', faults);
-      const change = { set: { ...set, ...place }, unset: [...unset, ...formerParents] };
+      const before = { stored, linked: await findLinked(ctx, resource, stored), references };
+      const plan = planChange(ctx, resource, before, { values, acceptedVersions: undefined });
+      if (plan.kind === 'refuse') {
+        if (!skipsInvalid) throwIfAny('invalid', plan.faults);
+        return undefined;
+      }
       const filter = { account: ctx.account, id_developer: String(stored.id_developer) };
-      return { updateOne: { filter, update: withRequestId(ctx, buildUpdate(ctx, resource, change)) } };
+      return { updateOne: { filter, update: withRequestId(ctx, buildUpdate(ctx, resource, plan.change)) } };
     }),
   );
   return updates.filter((update) => update !== undefined);
