@@ -82,7 +82,10 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
   const waiting = new Set<() => void>();
   const pause = (ms: number) => sleep(ms, undefined, { signal: stopped.signal }).catch(() => undefined);
 
-  const reportLostTouch = (error: unknown) => warn('MQTT broker has lost touch with the others', { err: error });
+  function reportLostTouch(error: unknown): void {
+    // at the start the database may still be upgraded, and is reported by itself
+    if (hasJoined) warn('MQTT broker has lost touch with the others', { err: error });
+  }
 
   function isDead({ place: otherPlace, pid, age_ms }: SeenInstance): boolean {
     if (otherPlace === place && !isRunning(pid)) return true;
