@@ -9,7 +9,7 @@ import { readInBatches } from './lib/batches.js';
 import { topicSlots } from './mqtt/store/credentials.js';
 import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
 import { upgradeRetained } from './mqtt/store/retained.js';
-import { session_ttl_s } from './mqtt/store/sessions.js';
+import { expired_session_ttl_s, session_ttl_s } from './mqtt/store/sessions.js';
 import { upgradePieces } from './objects/bulk/bulk-journal.js';
 import { reportIndexOf } from './objects/device-deadlines.js';
 import { measured_paths, measuredPathsOf } from './objects/measured-paths.js';
@@ -24,6 +24,7 @@ import {
   event,
   model,
   resources,
+  retainedmessage,
   topic,
   webhook,
 } from './resources/index.js';
@@ -72,10 +73,15 @@ export const indexes: Indexes = {
   [model.plural]: [bySuffixedPath],
   removals: [{ key: { account: 1 }, partialFilterExpression: { done: false } }],
   tombstones: [{ key: { object: 1 } }, { key: { account: 1, resource: 1, id_developer: 1 } }, { key: { at: 1 } }],
-  mqtt_sessions: [{ key: { seen_at: 1 }, expireAfterSeconds: session_ttl_s }, { key: { instance: 1 } }],
+  mqtt_sessions: [
+    { key: { seen_at: 1 }, expireAfterSeconds: session_ttl_s },
+    { key: { expires_at: 1 }, expireAfterSeconds: expired_session_ttl_s },
+    { key: { instance: 1 } },
+  ],
   mqtt_queue: [{ key: { at: 1 }, expireAfterSeconds: session_ttl_s }],
   mqtt_received: [{ key: { at: 1 }, expireAfterSeconds: session_ttl_s }],
-  mqtt_wills: [{ key: { instance: 1 } }],
+  mqtt_wills: [{ key: { instance: 1 } }, { key: { due_at: 1 }, sparse: true }, { key: { session: 1 }, sparse: true }],
+  [retainedmessage.plural]: [{ key: { expires_at: 1 }, expireAfterSeconds: 0 }],
   [forwards]: [{ key: { at: 1 }, expireAfterSeconds: forward_ttl_s }],
   stream_rates: streamRateIndexes,
   [measured_paths]: [

@@ -1,14 +1,20 @@
 import type { Database } from '../db/database.js';
 import { awaitLater } from '../lib/promises.js';
 import type { Shares } from '../lib/shares.js';
-import { type Client, type ClientDeps, type ClientRules, openClient } from './client.js';
+import { type Client, type ClientDeps, type ClientRules, openClient, type StoredQueue } from './client.js';
 import { reasons } from './connection/reasons.js';
 import type { DeviceLink } from './device-link.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
-import { createPublishHandler } from './publish-handler.js';
-import { type AccountSessions, type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
+import { createPublishHandler, type Routed } from './publish-handler.js';
+import {
+  type AccountSessions,
+  type ClaimedSession,
+  openAccountSessions,
+  type SessionRecord,
+} from './sessions/account-sessions.js';
+import type { Delivery } from './sessions/delivery.js';
 import { createDeviceFeeds } from './sessions/device-feeds.js';
-import { createFilterTree } from './sessions/filter-tree.js';
+import { createFilterTree, mergeMatch } from './sessions/filter-tree.js';
 import { createForwardRate } from './sessions/forward-rate.js';
 import { createForwardedDelivery } from './sessions/message-memory.js';
 import { type AcceptedMessage, createMessageStore } from './sessions/message-store.js';
@@ -16,15 +22,19 @@ import type { Peers } from './sessions/peers.js';
 import { createReceivedPackets } from './sessions/received-packets.js';
 import { openRetainedMessages } from './sessions/retained-messages.js';
 import type { Session } from './sessions/session.js';
+import type { QueueOwner } from './sessions/session-queue.js';
 import type { StateWriter } from './sessions/state-writer.js';
 import type { Subscribers } from './sessions/subscriptions.js';
 import type { AccountChange } from './store/changes.js';
+import { optionsOf } from './store/messages.js';
 import { findReceived } from './store/queue.js';
 import { findRetained } from './store/retained.js';
 
 /** State that the brokers of all accounts share. */
 export interface BrokerDeps {
   db: Database;
+  /** Epoch milliseconds. */
+  clock: () => number;
   rules: ClientRules;
   writer: StateWriter;
   peers: Peers;
@@ -35,7 +45,7 @@ export interface BrokerDeps {
 }
 
 /** The topics, sessions and client ids of one account. */
-export interface AccountBroker extends Pick<AccountSessions, 'ownersWithSessions' | 'forget'> {
+export interface AccountBroker extends Pick<AccountSessions, 'ownersWithSessions' | 'forget' | 'forgetExpired'> {
   /**
    * Serves a session after the previous one with its client id has ended.
    * @returns the reason of a refusal. @throws what the database throws
@@ -55,11 +65,13 @@ export interface AccountBroker extends Pick<AccountSessions, 'ownersWithSessions
  * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
 export async function openAccountBroker(account: string, deps: BrokerDeps): Promise<AccountBroker> {
-  const { db, rules, writer, peers, messageMemory, link, stopped } = deps;
-  const sessions = await openAccountSessions({ db, account, peers, failed: rules.failed });
+  const { db, clock, rules, writer, peers, messageMemory, link, stopped } = deps;
+  const sessions = await openAccountSessions({ db, account, peers, redeliver, failed: rules.failed });
+  const clients = new Map<string, Delivery>();
   const retained = await openRetainedMessages(findRetained(db, account), {
     write: (message) => writer.retain({ account, ...message }),
     findDevice: (id) => link.findDevice(account, id),
+    now: clock,
     failed: (error) => rules.dropped({ account }, { drop: 'database', error }),
   });
   const deviceFeeds = createDeviceFeeds(account, link);
@@ -69,43 +81,96 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     rules.dropped({ account, client_id }, { drop }, topic);
   const forwardRate = createForwardRate(stopped);
   const messageStore = createMessageStore({ db, account, sessions, retained, writer, peers, forwardRate, onFull });
-  const handlePublish = createPublishHandler({ route, messageStore, rules, newId: db.newId });
+  const handlePublish = createPublishHandler({
+    clock,
+    route,
+    findMembers: sessions.shared.choose,
+    messageStore,
+    rules,
+    newId: db.newId,
+  });
   const deliverForwarded = createForwardedDelivery<AcceptedMessage>({
     tryTake: (bytes) => messageMemory.tryTake(account, bytes),
-    route,
+    route: (message) => route(message).read,
     onFull: ({ topic }) => onFull('queue_full', topic),
   });
   const clientDeps: ClientDeps = {
+    clock,
     rules,
     messageMemory,
     link,
     deviceFeeds,
     retained,
     subscribers,
+    clients,
     handlePublish,
     saveSubscriptions,
     waitUntilRead: peers.waitUntilRead,
     stopped,
   };
 
-  /** Hands a message to the subscribers. @returns a promise while some of them have not read what they have */
-  function route(message: AcceptedMessage): Promise<unknown> | undefined {
+  function route(message: AcceptedMessage): Routed {
     const busy: Promise<unknown>[] = [];
-    for (const [delivery, qos] of subscribers.match(message.topic)) {
-      const read = awaitLater(delivery.deliver(message, qos));
+    const { topic, sender, members = [], is_redelivered } = message;
+    const matches = new Map(is_redelivered ? [] : subscribers.match(topic, ({ client_id }) => client_id === sender));
+    for (const client_id of members) {
+      const delivery = clients.get(client_id);
+      const match = delivery?.findSharedMatch(topic);
+      if (delivery !== undefined && match !== undefined)
+        matches.set(delivery, mergeMatch(matches.get(delivery), match));
+    }
+    for (const [delivery, match] of matches) {
+      const read = awaitLater(delivery.deliver(message, match));
       if (read !== undefined) busy.push(read);
     }
-    return busy.length === 0 ? undefined : Promise.all(busy);
+    return { count: matches.size, read: busy.length === 0 ? undefined : awaitLater(Promise.all(busy)) };
   }
 
-  async function saveSubscriptions(session: Session): Promise<void> {
+  /** Gives a message that a client has not acknowledged to another member of its group. */
+  function redeliver(message: Pick<AcceptedMessage, 'topic' | 'payload' | 'qos' | 'properties' | 'expires_at'>): void {
+    const { topic, payload, qos } = message;
+    const members = sessions.shared.choose(topic);
+    if (members.length === 0 || stopped.aborted) return;
+    const addressed = {
+      topic,
+      payload,
+      qos,
+      retain: false,
+      members,
+      is_redelivered: true,
+      ...optionsOf(message),
+    } as const;
+    publishAll([{ ...addressed, id: String(db.newId()) }]).catch(rules.failed);
+  }
+
+  /** Stores messages that come from no client of this instance, and hands them to the subscribers. */
+  async function publishAll(messages: readonly AcceptedMessage[]): Promise<void> {
+    for (const message of messages) {
+      await Promise.all(await messageStore.store(message));
+      route(message);
+    }
+  }
+
+  async function saveSubscriptions(session: Session, onQueue: (queue: StoredQueue) => void): Promise<void> {
+    const openQueue = (record: SessionRecord) => onQueue(describeQueue(record, { wasCut: false, isNew: true }));
     // what is published elsewhere after SUBACK is to arrive
-    if (await sessions.saveSubscriptions(session)) await peers.waitUntilRead();
+    if (await sessions.saveSubscriptions(session, openQueue)) await peers.waitUntilRead();
+  }
+
+  function describeQueue(record: SessionRecord, state: Omit<QueueOwner, 'session'>): StoredQueue {
+    const shrink = (messages: number, bytes: number) => {
+      const { length } = record;
+      if (length === undefined) return;
+      length.messages = Math.max(0, length.messages - messages);
+      length.bytes = Math.max(0, length.bytes - bytes);
+    };
+    const { failed } = rules;
+    return { deps: { db, submitQueueChange: writer.changeQueue, shrink, failed }, ...record.state, ...state };
   }
 
   /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */
-  async function takeOver(session: Session, isPersistent: boolean): Promise<ClaimedSession | undefined> {
-    const claimed = await sessions.claim(session, isPersistent);
+  async function takeOver(session: Session, isClean: boolean): Promise<ClaimedSession | undefined> {
+    const claimed = await sessions.claim(session, isClean);
     if (claimed === undefined) return undefined;
     live.add(session);
     session.left.then(() => live.delete(session)).catch(rules.failed);
@@ -116,7 +181,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   }
 
   async function openState(session: Session, client: Client, claimed: ClaimedSession): Promise<void> {
-    const { record, isResumed, wasCut } = claimed;
+    const { record, wasCut } = claimed;
     if (record.isStored) await session.will.store(session, peers.id);
     if (!record.state.persistent) return;
     const stored_session = record.state.session;
@@ -126,23 +191,12 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       packets,
       submit: writer.changeReceived,
     });
-    const shrink = (messages: number, bytes: number) => {
-      const { length } = record;
-      if (length === undefined) return;
-      length.messages = Math.max(0, length.messages - messages);
-      length.bytes = Math.max(0, length.bytes - bytes);
-    };
-    await client.resume({
-      queue: { db, submitQueueChange: writer.changeQueue, shrink, failed: rules.failed },
-      session: stored_session,
-      wasCut,
-      subscriptions: isResumed ? record.state.subscriptions : undefined,
-    });
+    await client.resume(describeQueue(record, { wasCut, isNew: false }), record.state.subscriptions);
   }
 
   return {
     async admit(session, request) {
-      const claimed = await takeOver(session, !request.packet.clean);
+      const claimed = await takeOver(session, request.packet.clean);
       if (claimed === undefined) return 'client id in use';
       const client = openClient(session, clientDeps);
       await openState(session, client, claimed);
@@ -152,6 +206,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     },
     ownersWithSessions: sessions.ownersWithSessions,
     forget: sessions.forget,
+    forgetExpired: sessions.forgetExpired,
     async storeClients() {
       await sessions.storeClean();
       await Promise.all([...live].map((session) => session.will.store(session, peers.id)));
@@ -159,15 +214,11 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     async apply(change) {
       if (change.kind === 'retained') retained.apply(change.message);
       else if (change.kind === 'forwarded')
-        deliverForwarded({ ...change.message, id: change.message.message, retain: false });
+        deliverForwarded({ retain: false, ...change.message, id: change.message.message });
       else await sessions.apply(change);
     },
-    async publish(messages) {
-      for (const message of messages) {
-        await Promise.all(await messageStore.store(message));
-        awaitLater(route(message));
-      }
-    },
+    publish: (messages) =>
+      publishAll(messages.map((message) => ({ ...message, members: sessions.shared.choose(message.topic) }))),
     close: () => deviceFeeds.close(),
   };
 }

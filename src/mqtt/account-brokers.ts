@@ -13,7 +13,7 @@ export interface AccountBrokers {
   /** @returns undefined for an account without a login so far */
   find(account: string): Promise<AccountBroker> | undefined;
   all(): Promise<readonly AccountBroker[]>;
-  /** Deletes the persistent sessions of owners that cannot log in any more. `now` in epoch seconds. */
+  /** Deletes the persistent sessions of owners that cannot log in any more, and those whose lifetime is over. `now` in epoch seconds. */
   forgetGone(now: number): Promise<void>;
   /** Closes and forgets all brokers. */
   close(): Promise<void>;
@@ -31,9 +31,11 @@ export function createAccountBrokers(deps: BrokerDeps): AccountBrokers {
     find: (account) => brokers.get(account),
     all: openBrokers,
     async forgetGone(now) {
-      for (const broker of await openBrokers())
+      for (const broker of await openBrokers()) {
+        await broker.forgetExpired();
         for (const owners of splitIntoBatches(broker.ownersWithSessions(), batch_size))
           for (const owner of await findGoneOwners(deps.db, owners, now)) await broker.forget(owner);
+      }
     },
     async close() {
       const opened = await openBrokers();

@@ -33,8 +33,17 @@ import { startStateSweep } from './sessions/state-sweep.js';
 import { createStateWriter } from './sessions/state-writer.js';
 import { removeConnections } from './store/connections.js';
 import { isRegistered } from './store/instances.js';
+import { optionsOf } from './store/messages.js';
 import { releaseSessions } from './store/sessions.js';
-import { deleteWill, deleteWills, findWills, takeWill, type WillRef } from './store/wills.js';
+import {
+  deleteWill,
+  deleteWills,
+  findDueWills,
+  findWills,
+  scheduleWill,
+  takeWill,
+  type WillRef,
+} from './store/wills.js';
 
 /** Receives the figures of the broker. */
 export interface BrokerMetrics {
@@ -95,6 +104,7 @@ export async function startBroker(options: Options): Promise<Broker> {
   const peers = startPeers({ db, warn, events: createPeerEvents() });
   const brokers = createAccountBrokers({
     db,
+    clock,
     rules,
     peers,
     writer,
@@ -120,7 +130,10 @@ export async function startBroker(options: Options): Promise<Broker> {
     waitUntilJoined: peers.waitUntilJoined,
   });
   const recheck = async () => {
-    await Promise.all([authorizer.recheck(), connections.refresh(), brokers.forgetGone(clock() / 1000)]);
+    const publishDue = async () => {
+      for (const will of await findDueWills(db, new Date(clock()))) await publishWill(will);
+    };
+    await Promise.all([publishDue(), authorizer.recheck(), connections.refresh(), brokers.forgetGone(clock() / 1000)]);
   };
   const rechecking = awaitLater(runRecheckLoop(recheck, stopped.signal, warn));
   const sweeping = startStateSweep({ db, clock, log });
@@ -134,7 +147,10 @@ export async function startBroker(options: Options): Promise<Broker> {
         await releaseSessions(db, instance, true);
         await removeConnections(db, instance);
         let isComplete = true;
-        for (const will of await findWills(db, instance)) if (!(await publishWill(will))) isComplete = false;
+        for (const will of await findWills(db, instance)) {
+          if (will.delay_s !== undefined) await scheduleWill(db, will._id, new Date(clock() + will.delay_s * 1000));
+          else if (!(await publishWill(will))) isComplete = false;
+        }
         return isComplete;
       },
       apply: async (change) => (await brokers.find(change.account))?.apply(change),
@@ -155,7 +171,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     if (former !== undefined && former !== peers.id && (await isRegistered(db, former))) return false;
     const will = await takeWill(db, orphan, peers.id);
     if (will === undefined) return false;
-    const { account, topic, payload, qos, retain, message: id } = will;
+    const { account, topic, payload, qos, retain, properties, message_expiry_s, message: id } = will;
     const now = clock() / 1000;
     const permissions = await findWillPermissions(db, will, now);
     const origin = { id, isRepeated: former !== undefined, isWill: true };
@@ -170,7 +186,9 @@ export async function startBroker(options: Options): Promise<Broker> {
     } else {
       const messages = published.forward === 'itself' ? [{ topic, payload }] : published.forward;
       const broker = await brokers.of(account);
-      await broker.publish(messages.map((message, index) => ({ ...message, id: `${id} ${index}`, qos, retain })));
+      const expires_at = message_expiry_s === undefined ? undefined : new Date(clock() + message_expiry_s * 1000);
+      const options = { qos, retain, ...optionsOf({ properties, expires_at }) };
+      await broker.publish(messages.map((message, index) => ({ ...message, id: `${id} ${index}`, ...options })));
     }
     await deleteWill(db, will._id);
     return true;

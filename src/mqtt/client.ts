@@ -1,21 +1,23 @@
 import { coalesce } from '../lib/coalesce.js';
 import type { Shares } from '../lib/shares.js';
-import { createConnection, type Host } from './connection/connection.js';
-import { encodeConnack } from './connection/encode.js';
+import { createConnection, type Host, receive_maximum, topic_alias_maximum } from './connection/connection.js';
+import { type ConnackProperties, encodeConnack } from './connection/encode.js';
+import { packet_limit_bytes } from './connection/frames.js';
 import { createInput, type Input } from './connection/input.js';
-import { reasons } from './connection/reasons.js';
+import { PacketError, reasons } from './connection/reasons.js';
 import type { DeviceLink } from './device-link.js';
 import type { ConnectRequest } from './protocol/connect-packet.js';
 import type { HandlePublish, PublishRules } from './publish-handler.js';
-import { createDelivery, type Origin } from './sessions/delivery.js';
+import { createDelivery, type Delivery, type Origin } from './sessions/delivery.js';
 import { openDeviceFeed } from './sessions/device-feed.js';
 import type { DeviceFeeds } from './sessions/device-feeds.js';
 import { countInput } from './sessions/message-memory.js';
 import type { RetainedMessages } from './sessions/retained-messages.js';
 import type { Session } from './sessions/session.js';
-import { isOfQueue, openSessionQueue } from './sessions/session-queue.js';
+import { isOfQueue, openSessionQueue, type QueueOwner } from './sessions/session-queue.js';
 import { createSubscriptions, type Subscribers, type SubscriptionRules } from './sessions/subscriptions.js';
-import type { StoredSubscription } from './store/sessions.js';
+import { findDelay } from './sessions/wills.js';
+import { type StoredSubscription, session_ttl_s } from './store/sessions.js';
 
 /** Versions before 5 name no receive maximum. */
 const default_receive_maximum = 10_000;
@@ -26,35 +28,34 @@ export interface ClientRules extends PublishRules, SubscriptionRules {
 }
 
 export interface ClientDeps {
+  /** Epoch milliseconds. */
+  clock: () => number;
   rules: ClientRules;
   messageMemory: Shares;
   link: DeviceLink;
   deviceFeeds: DeviceFeeds;
   retained: RetainedMessages;
   subscribers: Subscribers;
+  /** Clients of this process by client id. */
+  clients: Map<string, Delivery>;
   handlePublish: HandlePublish;
-  /** Stores the subscriptions of a session. @throws what the database throws */
-  saveSubscriptions(session: Session): Promise<void>;
+  /** Stores the subscriptions of a session, which may get a queue by them. @throws what the database throws */
+  saveSubscriptions(session: Session, onQueue: (queue: StoredQueue) => void): Promise<void>;
   /** Waits until other instances only queue what is new. */
   waitUntilRead(): Promise<boolean>;
   /** Aborts when the process ends: no wills are published then. */
   stopped: AbortSignal;
 }
 
-/** A persistent session of the client. */
-interface Persistent {
-  queue: Omit<Parameters<typeof openSessionQueue>[0], 'unacknowledged'>;
-  /** Names the session. */
-  session: string;
-  wasCut: boolean;
-  /** Absent if the session is new. */
-  subscriptions: readonly StoredSubscription[] | undefined;
+/** The queue of a session in the database. */
+export interface StoredQueue extends QueueOwner {
+  deps: Omit<Parameters<typeof openSessionQueue>[0], 'unacknowledged'>;
 }
 
 /** A client that is logged in, before its CONNACK. */
 export interface Client {
-  /** Opens the queue of a persistent session, and grants its subscriptions again. */
-  resume(persistent: Persistent): Promise<void>;
+  /** Opens the queue of a persistent session, and grants again what it has subscribed to. */
+  resume(queue: StoredQueue, subscriptions: readonly StoredSubscription[]): Promise<void>;
   /** Sends CONNACK, and handles what the client has sent and sends from now on. */
   start(request: ConnectRequest, isPresent: boolean): void;
 }
@@ -80,11 +81,16 @@ export function openClient(session: Session, deps: ClientDeps): Client {
     },
     acknowledged({ origin }) {
       if (isOfQueue(origin)) session.queue?.remove(origin);
-      else if (origin !== undefined) subscriptions.feed?.acknowledge(origin.command);
+      else if (origin !== undefined && 'command' in origin) subscriptions.feed?.acknowledge(origin.command);
     },
     hasRoom: () => delivery.onRoom(),
-    disconnect() {
-      hasDisconnected = true;
+    disconnect({ reason, properties: { session_expiry_s } }) {
+      if (session_expiry_s !== undefined) {
+        if (session.expiry_s === 0 && session_expiry_s > 0)
+          throw new PacketError('a session without expiry gets one', reasons.protocol_error);
+        session.expiry_s = Math.min(session_expiry_s, session_ttl_s);
+      }
+      hasDisconnected = reason !== reasons.disconnect_with_will;
       leave(() => outbox.close());
     },
     fail({ message, reason }) {
@@ -101,14 +107,18 @@ export function openClient(session: Session, deps: ClientDeps): Client {
     },
     host,
   );
-  const delivery = createDelivery(session, connection, { rules, messageMemory });
+  const delivery = createDelivery(session, connection, deps);
   const subscriptions = createSubscriptions({
     ...deps,
     session,
     delivery,
-    save: coalesce(() => deps.saveSubscriptions(session)),
+    save: coalesce(() => deps.saveSubscriptions(session, openQueue)),
     openFeed: () => openDeviceFeed({ link, session, deliver: delivery.deliverStored, failed: rules.failed }),
   });
+
+  function openQueue({ deps: queueDeps, ...owner }: StoredQueue): void {
+    session.queue = openSessionQueue({ ...queueDeps, unacknowledged: () => connection.unacknowledged }, owner);
+  }
 
   /** Ends the connection once the messages so far are stored, handed to the subscribers and acknowledged. */
   function leave(end: () => void): void {
@@ -130,32 +140,35 @@ export function openClient(session: Session, deps: ClientDeps): Client {
     outbox.ended.then(() => clearTimeout(timer), rules.failed);
   }
 
-  async function publishWill(): Promise<void> {
-    if (hasDisconnected || will === undefined || stopped.aborted) return;
+  async function endWill(): Promise<void> {
     const isOwn = await session.will.take();
-    if (isOwn && !stopped.aborted) await handlePublish(session, will);
+    if (!isOwn || hasDisconnected || will === undefined || stopped.aborted) return;
+    const delay_s = findDelay(will, session);
+    if (delay_s > 0 && !session.revoked) await session.will.defer(session, new Date(deps.clock() + delay_s * 1000));
+    else handlePublish(session, will).catch(rules.failed);
   }
 
   function close(): void {
     delivery.stop();
     subscriptions.close();
+    if (deps.clients.get(session.client_id) === delivery) deps.clients.delete(session.client_id);
     input?.stop(() => undefined);
     memory.close();
-    publishWill().catch(rules.failed);
   }
 
   return {
-    async resume({ queue, session: name, wasCut, subscriptions: stored }) {
-      const unacknowledged = () => connection.unacknowledged;
-      session.queue = openSessionQueue({ ...queue, unacknowledged }, name, wasCut);
-      if (stored !== undefined) await subscriptions.restore(stored);
+    async resume(queue, stored) {
+      openQueue(queue);
+      if (stored.length > 0) await subscriptions.restore(stored);
     },
     start({ stream, input: pending }, isPresent) {
       if (!outbox.isOpen) return memory.close();
       session.isConnected = true;
-      outbox.push(encodeConnack(isPresent));
+      outbox.push(encodeConnack(isPresent, level === 5 ? describeBroker(session) : undefined));
+      session.endWill = endWill;
       session.leave = (reason) => leave(() => session.end(reason));
       outbox.ended.then(close, rules.failed);
+      deps.clients.set(session.client_id, delivery);
       subscriptions.start();
       delivery.deliverQueue(deps.waitUntilRead).catch((error: unknown) => {
         rules.failed(error);
@@ -177,5 +190,16 @@ export function openClient(session: Session, deps: ClientDeps): Client {
       watchSilence();
       input.start(pending.release());
     },
+  };
+}
+
+/** The broker and the session as a CONNACK of MQTT 5 describes them. */
+function describeBroker({ client_id, connection, expiry_s, connect }: Session): ConnackProperties {
+  return {
+    receive_maximum,
+    max_packet_bytes: packet_limit_bytes,
+    topic_alias_maximum,
+    assigned_client_id: client_id === connection ? client_id : undefined,
+    session_expiry_s: (connect.properties.session_expiry_s ?? 0) > expiry_s ? expiry_s : undefined,
   };
 }

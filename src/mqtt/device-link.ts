@@ -33,6 +33,7 @@ export interface DeviceLink {
 /** A publish to a topic of the state or the commands of a device. `now` in whole epoch seconds. */
 interface DevicePublish extends Message {
   account: string;
+  correlation_data?: Buffer | undefined;
   now: number;
 }
 
@@ -40,7 +41,7 @@ interface DevicePublish extends Message {
 export async function ingestDeviceMessage(
   db: Database,
   link: DeviceLink,
-  { account, topic, payload, now }: DevicePublish,
+  { account, topic, payload, now, correlation_data }: DevicePublish,
 ): Promise<PublishResult> {
   const { device = '', channel } = parseDeviceTopic(topic) ?? {};
   try {
@@ -48,7 +49,13 @@ export async function ingestDeviceMessage(
     if (fault === 'tooManyValues') return dropInvalid(tooManyValues);
     if (!isPlainObject(value)) return dropInvalid('must be a JSON object');
     if (channel === 'state/reported') await report(link, { account, device, now }, value);
-    else await answer(db, link, { account, device, now }, value);
+    else
+      await answer(
+        db,
+        link,
+        { account, device, now },
+        { ...(correlation_data && { id: correlation_data.toString() }), ...value },
+      );
     return { forward: 'itself' };
   } catch (error) {
     if (!(error instanceof AppError)) return { drop: 'database', error };

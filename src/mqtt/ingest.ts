@@ -17,6 +17,8 @@ export interface Drop {
   field?: string;
   /** The rule that the field violates. */
   fault?: string;
+  /** The rules that fields of the payload violate, by their paths. */
+  details?: AppError['details'];
   error?: unknown;
 }
 
@@ -83,7 +85,7 @@ function dropInvalid({ failure, details }: AppError): Drop | undefined {
   if (failure === 'badJson') return { drop: 'invalid', field: 'payload', fault: 'must be a JSON object or array' };
   if (failure !== 'invalid') return undefined;
   const [path = '', fault] = Object.entries(details)[0] ?? [];
-  return { drop: 'invalid', field: droppedField(path), fault: String(fault) };
+  return { drop: 'invalid', field: droppedField(path), fault: String(fault), details };
 }
 
 /** Names a drop in logs, `invalid data` for example; has few distinct values, so that lines can be rate-limited by it. */

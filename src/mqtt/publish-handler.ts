@@ -5,9 +5,11 @@ import type { PublishPacket, WillPacket } from './connection/packets.js';
 import { reasons } from './connection/reasons.js';
 import type { Drop, Message, PublishResult } from './ingest.js';
 import type { TopicPermissions } from './login/permissions.js';
-import type { AcceptedMessage, MessageStore } from './sessions/message-store.js';
+import { findDeviceOf } from './protocol/topics.js';
+import type { AcceptedMessage, MessageStore, Write } from './sessions/message-store.js';
 import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
 import type { Session } from './sessions/session.js';
+import { optionsOf } from './store/messages.js';
 
 /** A message of a client that may have been stored before. */
 export interface RepeatedMessage extends Message {
@@ -16,6 +18,8 @@ export interface RepeatedMessage extends Message {
   /** Streams that are stored already are not stored again. */
   isRepeated: boolean;
   isWill: boolean;
+  /** Names the command of a result that has no `id`. */
+  correlation_data?: Buffer | undefined;
 }
 
 /** The session of a dropped message, or what is known without one. */
@@ -50,26 +54,41 @@ interface Stored {
   result: PublishResult | 'repeated';
   /** Messages for the subscribers. */
   messages: readonly AcceptedMessage[];
-  writes: readonly Promise<unknown>[];
+  writes: readonly Promise<Write>[];
 }
 
+/** The subscribers that have got a message: how many, and a promise while some have not read what they have. */
+export interface Routed {
+  count: number;
+  read: Promise<unknown> | undefined;
+}
+
+/** Hands a message to the subscribers of this process. */
+export type Route = (message: AcceptedMessage) => Routed;
+
 interface Deps {
-  /** Hands a message to the subscribers. @returns a promise while some of them have not read what they have */
-  route(message: AcceptedMessage): Promise<unknown> | undefined;
+  /** Epoch milliseconds. */
+  clock: () => number;
+  route: Route;
+  /** Chooses the clients that get a message of a topic by shared subscriptions. */
+  findMembers(topic: string): readonly string[];
   messageStore: MessageStore;
   rules: PublishRules;
   newId: () => Id;
 }
 
 const accepted: Acknowledgement = { reason: reasons.success };
+const unwanted: Acknowledgement = { reason: reasons.no_matching_subscribers };
+const max_text_bytes = 400;
 const packetIdOf = (packet: PublishPacket | WillPacket) => ('packet_id' in packet ? packet.packet_id : 0);
 
 /** Creates the handler. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
-export function createPublishHandler({ route, messageStore, rules, newId }: Deps): HandlePublish {
+export function createPublishHandler({ clock, route, findMembers, messageStore, rules, newId }: Deps): HandlePublish {
   async function ingest(session: Session, packet: PublishPacket | WillPacket): Promise<Ingested> {
     const { topic, payload, qos } = packet;
     const isWill = !('packet_id' in packet);
-    const message = { isWill, topic, payload };
+    const { correlation_data } = packet.properties;
+    const message = { isWill, topic, payload, correlation_data };
     if (qos !== 2 || isWill)
       return { id: undefined, result: await rules.publish(session, { ...message, id: undefined, isRepeated: false }) };
     session.received ??= createReceivedPackets(newId);
@@ -86,11 +105,19 @@ export function createPublishHandler({ route, messageStore, rules, newId }: Deps
   ): Promise<Stored> {
     const { id, result } = await ingested;
     if (result === 'repeated') return { result, messages: [], writes: [] };
-    const { topic, payload, qos, retain } = packet;
+    const { topic, payload, qos, retain, properties } = packet;
+    const { message_expiry_s, forwarded } = properties;
+    const expires_at = message_expiry_s === undefined ? undefined : new Date(clock() + message_expiry_s * 1000);
     // most messages are in no queue, and an id takes as long as the rest of this function
-    const nameMessage = (topicOfMessage: string, part = '') =>
-      messageStore.isShared(topicOfMessage) ? `${id ?? newId()}${part}` : '';
-    const itself: AcceptedMessage = { id: nameMessage(topic), topic, payload, qos, retain };
+    const address = (topicOfMessage: string, part = '') => {
+      const members = findMembers(topicOfMessage);
+      const addressed = { topic: topicOfMessage, sender: session.client_id, ...(members.length > 0 && { members }) };
+      return { ...addressed, id: messageStore.isShared(addressed) ? `${id ?? newId()}${part}` : '' };
+    };
+    const itself: AcceptedMessage = {
+      ...{ payload, qos, retain, ...optionsOf({ properties: forwarded, expires_at }) },
+      ...address(topic),
+    };
     if ('drop' in result) {
       rules.dropped(session, result, topic);
       // an empty payload is no stream, but deletes the retained message
@@ -104,9 +131,9 @@ export function createPublishHandler({ route, messageStore, rules, newId }: Deps
         : result.forward.map((message, index) => ({
             ...itself,
             ...message,
-            id: nameMessage(message.topic, ` ${index}`),
+            ...address(message.topic, ` ${index}`),
           }));
-    const writes: Promise<unknown>[] = [];
+    const writes: Promise<Write>[] = [];
     for (const message of messages) writes.push(...(await messageStore.store(message)));
     return { result, messages, writes };
   }
@@ -121,15 +148,25 @@ export function createPublishHandler({ route, messageStore, rules, newId }: Deps
     if (result !== 'repeated' && 'drop' in result) {
       if (session.revoked || (result.drop === 'database' && packet.qos > 0)) throw new ReportedError(result.drop);
     }
-    await Promise.all(writes);
-    if (packet.qos === 2) await session.received?.finish(packetIdOf(packet));
-    const delivered: Promise<unknown>[] = [];
-    for (const message of messages) {
-      const read = awaitLater(route(message));
-      if (read !== undefined) delivered.push(read);
+    const outcomes = await Promise.all(writes);
+    const isOfService = messages.every(({ topic }) => findDeviceOf(topic) !== undefined);
+    const isFull = !isOfService && outcomes.includes('retained_full');
+    const refusal = result === 'repeated' ? undefined : findRefusal(result, isFull);
+    if (packet.qos === 2) {
+      // after a refusal of MQTT 5 there is no PUBREL
+      const isOver = refusal !== undefined && session.connect.level === 5;
+      await session.received?.[isOver ? 'release' : 'finish'](packetIdOf(packet));
     }
-    const busy = delivered.length > 0 && { delivered: awaitLater(Promise.all(delivered)) };
-    return { acknowledgement: acknowledge(result), ...busy };
+    const busy: Promise<unknown>[] = [];
+    let isWanted = result === 'repeated' || isOfService;
+    for (const message of messages) {
+      const { count, read } = route(message);
+      if (read !== undefined) busy.push(read);
+      // others may be for clients that are absent or elsewhere
+      isWanted ||= count > 0 || message.id !== '';
+    }
+    const delivered = busy.length > 0 && { delivered: awaitLater(Promise.all(busy)) };
+    return { acknowledgement: refusal ?? (isWanted ? accepted : unwanted), ...delivered };
   }
 
   /** Closes the connection, unless the message was of QoS 0: the client sends it again. */
@@ -158,11 +195,16 @@ export function createPublishHandler({ route, messageStore, rules, newId }: Deps
   };
 }
 
-function acknowledge(result: PublishResult | 'repeated'): Acknowledgement {
-  if (result === 'repeated' || !('drop' in result)) return accepted;
-  const { drop, field = '', fault } = result;
-  if (drop === 'not_allowed') return { reason: reasons.not_authorized };
-  return { reason: reasons.invalid_payload, text: JSON.stringify({ [field]: fault }) };
+/** The reason why a message is not stored, or not retained, for a client of MQTT 5. */
+function findRefusal(result: PublishResult, isFull: boolean): Acknowledgement | undefined {
+  if (!('drop' in result)) return isFull ? { reason: reasons.quota } : undefined;
+  const { drop, field = '', fault, details = { [field]: fault } } = result;
+  if (drop !== 'invalid') return { reason: drop === 'not_allowed' ? reasons.not_authorized : reasons.unspecified };
+  const text = Buffer.from(JSON.stringify(details));
+  let end = Math.min(text.length, max_text_bytes);
+  // not inside a character
+  while (((text[end] ?? 0) & 0xc0) === 0x80) end--;
+  return { reason: reasons.invalid_payload, text: text.toString('utf8', 0, end) };
 }
 
 /** A failure that was reported as dropped message. */

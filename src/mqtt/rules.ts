@@ -10,9 +10,9 @@ import { reasons } from './connection/reasons.js';
 import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
 import { type DropReason, describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
 import { formatName, redactTopic } from './login/login-names.js';
-import { canPublish, canSubscribe } from './login/permissions.js';
+import { canPublish, canSubscribe, isFilter } from './login/permissions.js';
 import type { SessionAuthorizer } from './login/session-authorizer.js';
-import { hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
+import { findSharedFilter, hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
 import type { RepeatedMessage } from './publish-handler.js';
 import type { Session } from './sessions/session.js';
 
@@ -49,7 +49,7 @@ export async function ingestOnce(
 export function ingestMessage(
   { db, link }: Pick<RulesOptions, 'db' | 'link'>,
   ingest: Ingest,
-  publish: Parameters<typeof ingestPublish>[1],
+  publish: Parameters<typeof ingestPublish>[1] & Pick<RepeatedMessage, 'correlation_data'>,
 ): Promise<PublishResult> {
   if (parseDeviceTopic(publish.topic) === undefined) return ingestPublish(ingest, publish);
   return ingestDeviceMessage(db, link, { ...publish, now: Math.floor(publish.now) });
@@ -90,13 +90,14 @@ export function createRules(options: RulesOptions, { allows, isFresh }: SessionA
     // reports of a device are merged in their order
     publish: (session, message) => inOrder(session, message.topic, () => publish(session, message)),
     async findRefusals(session, filters) {
-      const isGranted = (filter: string) => canSubscribe(session.permissions, filter);
+      const isServed = (filter: string) => session.connect.level === 5 || findSharedFilter(filter) === undefined;
+      const isGranted = (filter: string) => isServed(filter) && canSubscribe(session.permissions, filter);
       try {
         await allows(session, () => filters.every(isGranted));
         return filters.map((filter) => {
           if (!session.revoked && isFresh(session) && isGranted(filter)) return undefined;
           refuseSubscription(session, filter, 'not allowed');
-          return reasons.not_authorized;
+          return isFilter(filter) ? reasons.not_authorized : reasons.invalid_filter;
         });
       } catch (error) {
         for (const filter of filters) refuseSubscription(session, filter, 'unavailable', error);

@@ -119,7 +119,6 @@ describe('protocol versions (reference/mqtt.md#broker)', () => {
   it.each([
     ['MQTT', 2, [0x20, 2, 0, 1]],
     ['MQTT', 3, [0x20, 2, 0, 1]],
-    ['MQTT', 5, [0x20, 3, 0, 0x84, 0]],
     ['MQTT', 6, [0x20, 2, 0, 1]],
     ['MQTT', 0, [0x20, 2, 0, 1]],
     ['MQIsdp', 4, [0x20, 2, 0, 1]],

@@ -131,6 +131,7 @@ export function encodeConnect({
     0x10,
     encodeString(name),
     head,
+    Buffer.alloc(level === 5 ? 1 : 0),
     encodeString(clientId),
     encodeString(username),
     encodeString(secret),

@@ -123,6 +123,10 @@ const greenhouses: (Example & { language: string })[] = [
   },
 ];
 
+const paho = {
+  needs: 'paho-mqtt',
+  isRunnable: hasPython && isInstalled('python3', '-c', 'import paho.mqtt.enums'),
+};
 const publishers: Example[] = [
   {
     file: 'examples/typescript/publish.ts',
@@ -133,8 +137,7 @@ const publishers: Example[] = [
   {
     file: 'examples/python/publish.py',
     start: python('examples/python/publish.py'),
-    needs: 'paho-mqtt',
-    isRunnable: hasPython && isInstalled('python3', '-c', 'import paho.mqtt.enums'),
+    ...paho,
   },
 ];
 
@@ -191,6 +194,28 @@ describe('programs of a device', () => {
       expect(result).toMatchObject([{ protocol: 'mqtt', data: { temperature: 20.5 } }]);
       await call('DELETE', '/projects/Bench%40acme/');
     });
+
+  const file = 'examples/python/commands.py';
+  testExample({ file, ...paho }, async () => {
+    const group = await createGroup('Bench');
+    await call('POST', '/devices/', { name: 'Bench 3', type: 'thermometer', id_group: group });
+    const path = '/devices/Bench%203%40acme/';
+    const API_KEY = await service.issueKey('acme', 'device', '--id-device', 'Bench 3@acme');
+    const { PATH, HOME } = process.env;
+    const env = { PATH, HOME, API_KEY, DEVICE: 'Bench 3@acme', MQTT_URL: `mqtt://127.0.0.1:${service.mqttPort}` };
+    const program = startProcess('python3', [resolve(file)], { env });
+    try {
+      await waitUntil(() => program.out().includes('connected: Success'), program_timeout_ms);
+      for (const name of ['identify', 'dance']) await call('POST', `${path}commands/`, { name });
+      const commands = () => call<List>('GET', `${path}commands/?order=1`);
+      await waitUntil(async () => (await commands()).result.every(({ status }) => /done|failed/.test(`${status}`)));
+      const done = { status: 'done', result: { runs: 'commands.py' } };
+      expect((await commands()).result).toMatchObject([done, { status: 'failed' }]);
+      await call('DELETE', '/projects/Bench%40acme/');
+    } finally {
+      await program.stop('SIGKILL');
+    }
+  });
 });
 
 describe('sketches, compiled for this machine', () => {

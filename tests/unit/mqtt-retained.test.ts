@@ -15,6 +15,7 @@ it.each([
   const retained = await openRetainedMessages((async function* () {})(), {
     write: () => Promise.resolve(),
     findDevice: async (id) => (isFailing ? Promise.reject(new Error('down')) : devices.get(id)),
+    now: () => 0,
     failed: () => undefined,
   });
   for (const [id, { _id: parent }] of devices)

@@ -93,7 +93,8 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
 
   function acknowledge(type: AckPacket['type'], packet_id: number, { reason, text }: Acknowledgement): void {
     const shown = client.wants_problem_information ? text : undefined;
-    host.write(level === 5 ? encodeAck(type, packet_id, reason, shown) : encodeAck(type, packet_id));
+    const bytes = level === 5 ? encodeAck(type, packet_id, reason, shown) : encodeAck(type, packet_id);
+    host.write(bytes.length <= client.max_packet_bytes ? bytes : encodeAck(type, packet_id, reason));
   }
 
   function resolveAlias(packet: PublishPacket): void {

@@ -18,6 +18,7 @@ export const reasons = {
   keep_alive: 0x8d,
   taken_over: 0x8e,
   invalid_filter: 0x8f,
+  invalid_topic: 0x90,
   packet_id_not_found: 0x92,
   receive_maximum: 0x93,
   invalid_topic_alias: 0x94,

@@ -15,6 +15,7 @@ import { isTopic } from '../protocol/topics.js';
 import type { ConnectionList } from '../sessions/connection-list.js';
 import type { Session } from '../sessions/session.js';
 import { createWill } from '../sessions/wills.js';
+import { session_ttl_s } from '../store/sessions.js';
 import { findCertifiedDevice } from './client-certificate.js';
 import { type LoggedIn, type LoginDeps, logIn, type RefusedLogin } from './login.js';
 import { describeConnect, describeOwner, formatName } from './login-names.js';
@@ -107,7 +108,7 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
       if (refused === undefined) return;
       for (const _ of findPublishes(request.input.release()))
         metrics.dropped(refused.refusal === 'unavailable' ? 'database' : 'not_allowed');
-      refuse({ ...refused, ...describeConnect(request.packet, refused) });
+      refuse({ ...refused, ...describeConnect(request.packet, refused) }, request.packet.level);
     } finally {
       unauthenticated_bytes -= reserved_bytes;
     }
@@ -115,7 +116,8 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
 }
 
 /** @returns the reason to refuse the connection before the login, or undefined */
-function validateConnect({ level, client_id, clean, will }: ConnectPacket): Refusal | undefined {
+function validateConnect({ level, client_id, clean, will, properties }: ConnectPacket): Refusal | undefined {
+  if (properties.authentication_method !== undefined) return 'authentication method';
   if (client_id.length > max_client_id_length) return 'client id';
   if (client_id === '' && (level === 3 || (level === 4 && !clean))) return 'client id';
   if (will !== undefined && !isTopic(will.topic)) return 'will';
@@ -150,7 +152,7 @@ function openSession(
   { ip, request: { stream, packet }, login, checked }: NewSession,
 ): Session {
   const connection = randomUUID();
-  const { level, keep_alive_s, properties, will } = packet;
+  const { level, clean, keep_alive_s, properties, will } = packet;
   const outbox = createOutbox(stream, () => {
     protocolError(session, 'it does not read');
     end(reasons.quota);
@@ -168,12 +170,14 @@ function openSession(
     ended: outbox.ended,
     left: awaitLater(leave().catch((error: unknown) => warn('MQTT session could not be closed', { err: error }))),
     revoked: false,
+    expiry_s: level === 5 ? Math.min(properties.session_expiry_s ?? 0, session_ttl_s) : clean ? 0 : session_ttl_s,
     isConnected: false,
     publishQueue: Promise.resolve(),
     subscriptions: new Map(),
     storeQueue: Promise.resolve(),
     queue: undefined,
     will: createWill(db, connection, will),
+    endWill: () => session.will.take(),
     received: undefined,
     counts: { messages: 0, drops: 0 },
     refresh: coalesce(() => authorizer.refresh(session)),
@@ -188,6 +192,6 @@ function openSession(
     await outbox.ended;
     sessions.delete(session);
     metrics.connections(sessions.size);
-    await Promise.all([session.queue?.close(), session.will.take()]);
+    await Promise.all([session.queue?.close(), session.endWill()]);
   }
 }

@@ -3,6 +3,7 @@ import type { KeyLimit } from '../../db/key-limit.js';
 import { isTopicFilter } from '../../resources/mqtt.js';
 import {
   encodeId,
+  findSharedFilter,
   isCovering,
   isServiceTopic,
   isTopicName,
@@ -69,8 +70,14 @@ export function canReceive(permissions: TopicPermissions, topic: string): boolea
   return permissions.filters.some((filter) => isCovering(filter, levels));
 }
 
+/** Reports whether a text is a topic filter of a length that is served. */
+export function isFilter(text: string): boolean {
+  return isTopicFilter(text, max_filter_bytes);
+}
+
 /** Allows a filter that one of the device's filters covers completely; `$` also refuses shared subscriptions. */
 export function canSubscribe(permissions: TopicPermissions, filter: string): boolean {
-  if (filter.startsWith('$') || !isTopicFilter(filter, max_filter_bytes)) return false;
-  return canReceive(permissions, filter);
+  const own = findSharedFilter(filter) ?? filter;
+  if (own.startsWith('$') || !isFilter(own)) return false;
+  return canReceive(permissions, own);
 }

@@ -11,7 +11,7 @@ const connect_type = 0x10;
 /** The levels of each protocol name that are served. */
 const servedLevels: ReadonlyMap<string, readonly number[]> = new Map([
   ['MQIsdp', [3]],
-  ['MQTT', [4]],
+  ['MQTT', [4, 5]],
 ]);
 
 /** The CONNECT packet of a connection that waits for its login. */
@@ -88,29 +88,30 @@ function parseConnect(bytes: Buffer): ConnectPacket | UnsupportedConnect {
   return parsePacket(bytes, level as Level) as ConnectPacket;
 }
 
-/** Reasons to refuse a login, the label `reason` of `mqtt_logins_refused_total`, with return codes (MQTT 3.1.1 §3.2.2.3). */
+/**
+ * Reasons to refuse a login, the label `reason` of `mqtt_logins_refused_total`, with the return codes of MQTT 3.1.1
+ * (§3.2.2.3) and the reason codes of MQTT 5.
+ */
 export const refusals = {
-  version: 1,
-  'client id': 2,
-  'client id in use': 2,
-  unavailable: 3,
-  overloaded: 3,
-  'no username': 4,
-  'does not exist': 4,
-  password: 4,
-  expired: 4,
-  disabled: 5,
-  'disabled above': 5,
-  scope: 5,
-  'virtual host': 5,
-  will: 5,
+  version: [1, reasons.unsupported_version],
+  'client id': [2, reasons.invalid_client_id],
+  'client id in use': [2, reasons.invalid_client_id],
+  unavailable: [3, reasons.unavailable],
+  overloaded: [3, reasons.busy],
+  'no username': [4, reasons.bad_credentials],
+  'does not exist': [4, reasons.bad_credentials],
+  password: [4, reasons.bad_credentials],
+  expired: [4, reasons.bad_credentials],
+  disabled: [5, reasons.not_authorized],
+  'disabled above': [5, reasons.not_authorized],
+  scope: [5, reasons.not_authorized],
+  'virtual host': [5, reasons.not_authorized],
+  will: [5, reasons.invalid_topic],
+  'authentication method': [5, reasons.bad_authentication_method],
 } as const;
 export type Refusal = keyof typeof refusals;
 
 /** Sends a CONNACK with the reason and closes the connection. */
-export function refuseConnection(stream: Duplex, refusal: Refusal, protocol_level: number): void {
-  closeGently(
-    stream,
-    encodeRefusal(protocol_level === 5 ? reasons.unsupported_version : refusals[refusal], protocol_level),
-  );
+export function refuseConnection(stream: Duplex, refusal: Refusal, level: number): void {
+  closeGently(stream, encodeRefusal(refusals[refusal][level === 5 ? 1 : 0], level));
 }

@@ -117,3 +117,10 @@ export function isCovering(wide: TopicLevels, narrow: TopicLevels): boolean {
   }
   return narrow.length === wide.length;
 }
+
+const sharedForm = /^\$share\/[^/+#]+\/(.+)$/s;
+
+/** Returns the filter of a shared subscription, `$share/{group}/{filter}`; undefined for others. */
+export function findSharedFilter(name: string): string | undefined {
+  return sharedForm.exec(name)?.[1];
+}

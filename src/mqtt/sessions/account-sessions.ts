@@ -1,32 +1,35 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import type { Database } from '../../db/database.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { reasons } from '../connection/reasons.js';
 import { ownerOfClientIds } from '../login/login.js';
 import type { AccountChange } from '../store/changes.js';
-import { deleteQueue, type QueueLength } from '../store/queue.js';
+import { isExpired } from '../store/messages.js';
+import { deleteQueue, findQueued, type QueuedMessage, type QueueLength } from '../store/queue.js';
 import {
   type ConnectionRef,
   deleteSession,
   findSession,
   findSessions,
-  isPreviousEnded,
   removePrevious,
   type StoredSession,
-  type StoredSubscription,
   saveSession,
+  session_ttl_s,
   sessionIdOf,
 } from '../store/sessions.js';
-import { createFilterTree } from './filter-tree.js';
+import { endDelay } from '../store/wills.js';
+import type { FilterMatch } from './filter-tree.js';
 import type { Peers } from './peers.js';
-import type { Qos, Session } from './session.js';
+import type { Session } from './session.js';
+import { type AddressedMessage, createSessionFilters, isMember, listSubscriptions } from './session-filters.js';
+import type { SharedGroups } from './shared-groups.js';
+import { waitForPrevious } from './takeover.js';
+import { findDelay } from './wills.js';
 
 const max_offline_sessions = 10;
 const max_attempts = 10;
-const takeover_limit_ms = 5000;
-const takeover_poll_ms = 50;
 /** Connections to the database are limited. */
 const store_batch_size = 100;
 
@@ -57,21 +60,23 @@ export interface ClaimedSession {
 /** The sessions of one account, by client id. Each belongs to its owner while it is connected or persistent. */
 export interface AccountSessions {
   /** Claims the client id of a connection. @returns undefined if another owner has it. @throws what the database throws */
-  claim(session: Session, isPersistent: boolean): Promise<ClaimedSession | undefined>;
+  claim(session: Session, isClean: boolean): Promise<ClaimedSession | undefined>;
   /** Ends a connection; a persistent session waits for the next one. */
   leave(session: Session): Promise<void>;
-  find(client_id: string): SessionRecord | undefined;
   /**
-   * Stores the subscriptions of a connection. @returns whether there was something to store
-   * @throws Error if the connection was replaced, what the database throws
+   * Stores the subscriptions of a connection. A member of shared subscriptions gets a queue until it leaves: calls back.
+   * @returns whether there was something to store. @throws Error if the connection was replaced, what the database throws
    */
-  saveSubscriptions(session: Session): Promise<boolean>;
+  saveSubscriptions(session: Session, onQueue: (record: SessionRecord) => void): Promise<boolean>;
   /** Finds the sessions with a matching subscription that do not get a message from this process alone. */
-  match(topic: string): ReadonlyMap<SessionRecord, Qos>;
+  match(message: AddressedMessage): ReadonlyMap<SessionRecord, FilterMatch>;
+  readonly shared: SharedGroups;
   /** Owners of persistent sessions without a connection. */
   ownersWithSessions(): readonly string[];
   /** Deletes the persistent sessions of an owner that have no connection. */
   forget(owner: string): Promise<void>;
+  /** Deletes the sessions without a connection whose lifetime is over. */
+  forgetExpired(): Promise<void>;
   /** Stores the clean sessions of this instance, so that other instances know them. */
   storeClean(): Promise<void>;
   /** Applies a change that another instance has made, and closes the connections that it has replaced. */
@@ -84,21 +89,26 @@ interface Deps {
   db: Database;
   account: string;
   peers: Peers;
+  /** Gives a message of a shared subscription to another member of the group. */
+  redeliver(message: Pick<QueuedMessage, 'topic' | 'payload' | 'qos' | 'properties' | 'expires_at'>): void;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }
 
 /** Loads the sessions of an account. @throws what the database throws */
-export async function openAccountSessions({ db, account, peers, failed }: Deps): Promise<AccountSessions> {
+export async function openAccountSessions({ db, account, peers, redeliver, failed }: Deps): Promise<AccountSessions> {
   const records = new Map<string, SessionRecord>();
-  const filters = createFilterTree<SessionRecord>();
+  const filters = createSessionFilters<SessionRecord>(
+    records,
+    (instance) => instance !== peers.id && peers.isLive(instance),
+  );
   /** Client ids by owner, least recently used first. */
   const offline = new Map<string, Set<string>>();
   const lock = createKeyedMutex();
 
   function drop(record: SessionRecord): void {
-    const { client_id, owner, subscriptions } = record.state;
-    for (const { topic } of subscriptions) filters.remove(topic, record);
+    const { client_id, owner } = record.state;
+    filters.remove(record);
     const ids = offline.get(owner);
     ids?.delete(client_id);
     if (ids?.size === 0) offline.delete(owner);
@@ -109,10 +119,9 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
   function put(record: SessionRecord, state: StoredSession, isStored: boolean): void {
     drop(record);
     Object.assign(record, { state, isStored });
-    const { client_id, owner, persistent, instance, subscriptions } = state;
+    const { client_id, owner, persistent, instance } = state;
     records.set(client_id, record);
-    if (persistent || instance !== peers.id)
-      for (const { topic, qos } of subscriptions) filters.add(topic, record, qos);
+    if (persistent || instance !== peers.id) filters.add(record);
     if (persistent && instance === null) offline.set(owner, (offline.get(owner) ?? new Set<string>()).add(client_id));
   }
 
@@ -138,24 +147,36 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
   }
 
   const isInUse = ({ state, live }: SessionRecord) =>
-    state.persistent || live.size > 0 || (state.instance !== null && peers.isLive(state.instance));
+    (state.persistent && !isExpired(state, Date.now())) ||
+    live.size > 0 ||
+    (state.instance !== null && peers.isLive(state.instance));
 
   const nextVersion = (state: StoredSession | undefined) => Math.max((state?.version ?? 0) + 1, Date.now());
 
   async function remove(record: SessionRecord): Promise<void> {
     if (record.isStored && !(await deleteSession(db, record.state))) return reload(record.state.client_id);
     drop(record);
-    if (record.state.persistent) await deleteQueue(db, record.state.session);
+    if (record.state.persistent) await endQueue(record.state);
   }
 
-  async function tryToClaim(session: Session, isPersistent: boolean): Promise<ClaimedSession | 'taken' | 'changed'> {
-    const { client_id, connection } = session;
+  /** Deletes the queue of a session that ends; what it has of its groups goes to other members. */
+  async function endQueue({ session, subscriptions }: StoredSession): Promise<void> {
+    const queued = isMember(subscriptions) ? await findQueued(db, session, []) : [];
+    await deleteQueue(db, session);
+    for (const message of queued) if (message.is_shared && !message.released) redeliver(message);
+  }
+
+  async function tryToClaim(session: Session, isClean: boolean): Promise<ClaimedSession | 'taken' | 'changed'> {
+    const { client_id, connection, expiry_s, connect } = session;
+    const { will } = connect;
     const owner = ownerOfClientIds(session);
     const known = records.get(client_id);
     const before = known?.state;
     const isOwn = before?.owner === owner || before?.owner === session.owner;
     if (known !== undefined && !isOwn && isInUse(known)) return 'taken';
-    const isResumed = isPersistent && before?.persistent === true && isOwn;
+    const isKept = before?.persistent === true && before.expiry_s !== 0 && !isExpired(before, Date.now());
+    const isResumed = !isClean && isKept && isOwn;
+    const isPersistent = isResumed || expiry_s > 0;
     const previousInstance = before?.instance ?? null;
     const isElsewhere = previousInstance !== null && previousInstance !== peers.id && peers.isLive(previousInstance);
     const state: StoredSession = {
@@ -169,39 +190,33 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
       connection,
       version: nextVersion(before),
       subscriptions: isResumed ? before.subscriptions : [],
+      ...(expiry_s < session_ttl_s && isPersistent && { expiry_s }),
+      ...(will !== undefined && findDelay(will, session) > 0 && { has_delayed_will: true }),
       ...(isElsewhere && before && { previous: { instance: previousInstance, connection: before.connection } }),
     };
     const isStored = isPersistent || !peers.isAlone();
     if (!(await save(known, isStored ? state : undefined))) return 'changed';
-    if (before?.persistent === true && !isResumed) await deleteQueue(db, before.session);
+    if (before?.has_delayed_will) await endDelay(db, before._id, isResumed);
     const record = known ?? { state, isStored, live: new Set<Session>() };
     if (!isResumed) delete record.length;
     const previous = [...record.live];
     const { previous: replaced, ...held } = state;
     put(record, held, isStored);
     record.live.add(session);
+    if (before?.persistent === true && !isResumed) await endQueue(before);
     const isHeldByDead = previousInstance !== null && previousInstance !== peers.id && !isElsewhere;
     const wasCut = isResumed && (before.cut === true || isHeldByDead);
     return { record, previous, replaced, isResumed, wasCut };
   }
 
-  async function claimLocked(session: Session, isPersistent: boolean): Promise<ClaimedSession | undefined> {
+  async function claimLocked(session: Session, isClean: boolean): Promise<ClaimedSession | undefined> {
     for (let attempt = 0; attempt < max_attempts; attempt++) {
-      const claimed = await tryToClaim(session, isPersistent);
+      const claimed = await tryToClaim(session, isClean);
       if (claimed === 'taken') return undefined;
       if (claimed !== 'changed') return claimed;
       await reload(session.client_id);
     }
     throw new Error('the session changes all the time');
-  }
-
-  /** Waits until another instance has closed the connection that was replaced, and stored what is left to acknowledge. */
-  async function waitForPrevious(_id: string, { instance, connection }: ConnectionRef): Promise<void> {
-    const begun = performance.now();
-    while (peers.isLive(instance) && performance.now() - begun < takeover_limit_ms) {
-      if (await isPreviousEnded(db, _id, connection)) return;
-      await sleep(takeover_poll_ms);
-    }
   }
 
   /** Closes the connections of a client id that is connected to another instance now. */
@@ -233,11 +248,12 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
   for (const state of await findSessions(db, account)) load(state);
 
   return {
-    async claim(session, isPersistent) {
+    async claim(session, isClean) {
       const { client_id } = session;
       // not while it waits: the other instance may be about to replace this connection
-      const claimed = await lock(client_id, () => claimLocked(session, isPersistent));
-      if (claimed?.replaced !== undefined) await waitForPrevious(sessionIdOf(account, client_id), claimed.replaced);
+      const claimed = await lock(client_id, () => claimLocked(session, isClean));
+      if (claimed?.replaced !== undefined)
+        await waitForPrevious(db, peers, { _id: sessionIdOf(account, client_id), ...claimed.replaced });
       return claimed;
     },
     async leave(session) {
@@ -246,8 +262,12 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
         const record = records.get(client_id);
         record?.live.delete(session);
         if (record === undefined || record.state.connection !== connection) return;
-        if (!record.state.persistent) return remove(record);
-        const state = { ...record.state, instance: null, seen_at: new Date(), version: nextVersion(record.state) };
+        const { expiry_s } = session;
+        if (!record.state.persistent || expiry_s === 0) return remove(record);
+        const seen_at = new Date();
+        const expires_at = new Date(seen_at.getTime() + expiry_s * 1000);
+        const expiry = expiry_s < session_ttl_s && { expiry_s, expires_at };
+        const state = { ...record.state, instance: null, seen_at, version: nextVersion(record.state), ...expiry };
         const isSaved = await save(record, state).catch((error: unknown) => {
           put(record, state, true);
           throw error;
@@ -257,22 +277,31 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
       });
       await limitOffline(ownerOfClientIds(session));
     },
-    find: (client_id) => records.get(client_id),
-    saveSubscriptions: (session) =>
+    saveSubscriptions: (session, onQueue) =>
       lock(session.client_id, async () => {
         const record = records.get(session.client_id);
         if (record === undefined || record.state.connection !== session.connection) throw new Error('replaced');
-        if (!record.isStored || hasSameSubscriptions(record.state, session)) return false;
-        const subscriptions = subscriptionsOf(session);
-        const state = { ...record.state, subscriptions, version: nextVersion(record.state) };
+        const subscriptions = listSubscriptions(session);
+        const joins = !record.state.persistent && isMember(subscriptions);
+        const isChanged = !isDeepStrictEqual(record.state.subscriptions, subscriptions);
+        if (!joins && !(record.isStored && isChanged)) return false;
+        const lifetime = joins && { persistent: true, expiry_s: 0 };
+        const state = { ...record.state, ...lifetime, subscriptions, version: nextVersion(record.state) };
         if (!(await save(record, state))) throw new Error('the session was changed by another instance');
         put(record, state, true);
+        if (joins) onQueue(record);
         return true;
       }),
+    shared: filters.shared,
     match: filters.match,
     ownersWithSessions: () => [...offline.keys()],
     async forget(owner) {
       for (const client_id of [...(offline.get(owner) ?? [])]) await forgetSession(client_id, owner);
+    },
+    async forgetExpired() {
+      for (const [owner, ids] of [...offline])
+        for (const client_id of [...ids])
+          if (isExpired(records.get(client_id)?.state ?? {}, Date.now())) await forgetSession(client_id, owner);
     },
     async storeClean() {
       const unstored = [...records.values()].filter(({ isStored }) => !isStored);
@@ -289,7 +318,7 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
     const record = records.get(client_id);
     if (record === undefined || record.isStored) return;
     const [session] = [...record.live].slice(-1);
-    const subscriptions = session === undefined ? [] : subscriptionsOf(session);
+    const subscriptions = session === undefined ? [] : listSubscriptions(session);
     const state = { ...record.state, subscriptions, version: nextVersion(record.state) };
     if (await save(record, state)) return put(record, state, true);
     for (const session of record.live) session.end(reasons.taken_over);
@@ -316,13 +345,4 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
       endReplaced(changed, state);
     } else if (record !== undefined) put(record, { ...record.state, ...change.fields }, true);
   }
-}
-
-function subscriptionsOf({ subscriptions }: Session): StoredSubscription[] {
-  return [...subscriptions].map(([topic, { qos }]) => ({ topic, qos }));
-}
-
-function hasSameSubscriptions({ subscriptions }: StoredSession, session: Session): boolean {
-  if (subscriptions.length !== session.subscriptions.size) return false;
-  return subscriptions.every(({ topic, qos }) => session.subscriptions.get(topic)?.qos === qos);
 }

@@ -7,35 +7,47 @@ import { reasons } from '../connection/reasons.js';
 import type { Drop } from '../ingest.js';
 import { canReceive } from '../login/permissions.js';
 import { isCovering } from '../protocol/topics.js';
+import { isExpired, type MessageOptions } from '../store/messages.js';
+import { type FilterMatch, mergeMatch } from './filter-tree.js';
 import { max_session_bytes, memorySizeOf, toOwnPayload } from './message-memory.js';
 import type { AcceptedMessage } from './message-store.js';
 import type { GrantedSubscription, Qos, Session } from './session.js';
 import { isOfQueue, type QueuedPacket, type QueueOrigin } from './session-queue.js';
+import { findSharedMatch } from './shared-groups.js';
 
 /** Origin of a message of QoS 1 or 2: the queue of the session, the commands of a device, or a publisher. */
 export type Origin = QueueOrigin | { command: CommandRef } | undefined;
 
 /** A message that is stored, and is delivered when the client has room for it. */
-export interface StoredDelivery extends Omit<OutgoingMessage, 'packet_id'> {
-  origin: Origin;
+export interface StoredDelivery extends MessageOptions {
+  topic: string;
+  payload: Buffer;
+  qos: Qos;
+  /** It was retained. */
+  retain: boolean;
+  dup?: boolean;
+  origin?: Origin;
   /** It was sent under it before. */
   packet_id?: number | undefined;
 }
 
 /** The messages to one client. */
 export interface Delivery {
+  readonly client_id: string;
   /**
    * Delivers a new message at the lower of its QoS and the granted one. A client that does not read is disconnected when
    * it is 1 MiB behind, and gets no messages of QoS 0 while its account has no memory for them (reference/mqtt.md#delivery).
    * @returns a promise while the client has not read what it has
    */
-  deliver(message: AcceptedMessage, granted: Qos): Promise<unknown> | undefined;
+  deliver(message: AcceptedMessage, match: FilterMatch): Promise<unknown> | undefined;
   /** Delivers a message that is stored: in the queue of the session, as retained, or as command or state of a device. */
-  deliverStored(message: StoredDelivery): Promise<void>;
+  deliverStored(message: StoredDelivery, match: FilterMatch): Promise<void>;
   /** Delivers what waited for the client. */
   deliverQueue(waitUntilRead: () => Promise<boolean>): Promise<void>;
   /** The client has acknowledged a message. */
   onRoom(): void;
+  /** Finds what the shared subscriptions of the client say about a topic. */
+  findSharedMatch(topic: string): FilterMatch | undefined;
   /** The connection is about to end: nothing waits for the client any more. */
   stop(): void;
 }
@@ -48,6 +60,8 @@ interface Options {
     failed(error: unknown): void;
   };
   messageMemory: Shares;
+  /** Epoch milliseconds. */
+  clock: () => number;
 }
 
 /** Messages of QoS 1 and 2 that wait until a client without a persistent session has room. */
@@ -57,11 +71,11 @@ const max_backlog = 1000;
 export function createDelivery(
   session: Session,
   connection: Connection<Origin>,
-  { rules, messageMemory }: Options,
+  { rules, messageMemory, clock }: Options,
 ): Delivery {
   const { outbox } = session;
   let room: { promise: Promise<void>; open: () => void } | undefined;
-  const backlog: AcceptedMessage[] = [];
+  const backlog: { message: AcceptedMessage; match: FilterMatch }[] = [];
   let backlog_bytes = 0;
   let isReading = false;
   let isStopped = false;
@@ -77,10 +91,21 @@ export function createDelivery(
     return room.promise;
   }
 
-  function send(message: AcceptedMessage, origin: Origin): void {
-    const { topic, payload, qos } = message;
-    const packet_id = qos === 0 ? 0 : connection.begin({ qos, origin, isReceived: false });
-    connection.send({ topic, payload, qos, retain: false, dup: false, packet_id });
+  /** Gives a message its packet id. @param former under which it was sent before */
+  function begin(message: StoredDelivery, match: FilterMatch, former?: number): OutgoingMessage {
+    const { topic, payload, retain, dup = false, origin, properties, expires_at } = message;
+    const qos = Math.min(message.qos, match.qos) as Qos;
+    return {
+      topic,
+      payload,
+      qos,
+      retain,
+      dup,
+      packet_id: qos === 0 ? 0 : connection.begin({ qos, origin, isReceived: false }, former),
+      properties,
+      expiry_s: expires_at && Math.ceil((expires_at.getTime() - clock()) / 1000),
+      subscription_ids: match.ids,
+    };
   }
 
   /** Sends a message that is in the queue of the session; at QoS 2 its packet id is stored before. */
@@ -90,7 +115,7 @@ export function createDelivery(
   }
 
   /** Counts a message for a client that has not read the previous ones. @returns false if it is left out */
-  function holdMemory({ topic, payload, qos }: AcceptedMessage): boolean {
+  function holdMemory({ topic, payload }: Pick<AcceptedMessage, 'topic' | 'payload'>, qos: Qos): boolean {
     const read = awaitLater(outbox.whenRead());
     if (read === undefined) return true;
     const isBehind = outbox.waiting_bytes >= max_session_bytes;
@@ -107,35 +132,33 @@ export function createDelivery(
     return false;
   }
 
-  function waitInBacklog(message: AcceptedMessage): void {
+  function waitInBacklog(message: AcceptedMessage, match: FilterMatch): void {
     const bytes = memorySizeOf(message);
     if (backlog.length >= max_backlog || backlog_bytes + bytes > max_session_bytes) {
       rules.dropped(session, { drop: 'queue_full' }, message.topic);
       return;
     }
-    backlog.push({ ...message, payload: toOwnPayload(message.payload) });
+    backlog.push({ message: { ...message, payload: toOwnPayload(message.payload) }, match });
     backlog_bytes += bytes;
   }
 
-  function deliverNow(message: AcceptedMessage, isQueued: boolean): Promise<unknown> | undefined {
-    const { id, topic, payload, qos } = message;
+  function deliverNow(message: AcceptedMessage, match: FilterMatch, isQueued: boolean): Promise<unknown> | undefined {
+    const { id, topic, payload } = message;
     const { queue } = session;
     if (session.revoked || isStopped) return undefined;
+    const qos = Math.min(message.qos, match.qos) as Qos;
+    const origin = isQueued ? { message: id, size_bytes: payload.length } : undefined;
     if (!canReceive(session.permissions, topic)) {
-      if (isQueued) queue?.remove({ message: id, size_bytes: payload.length });
-      return undefined;
-    }
-    if (isQueued && !connection.hasRoom()) {
+      if (origin !== undefined) queue?.remove(origin);
+    } else if (isQueued && !connection.hasRoom()) {
       queue?.suspend();
       deliverQueue(async () => true).catch(fail);
-    } else if (qos > 0 && !isQueued && (backlog.length > 0 || !connection.hasRoom())) waitInBacklog(message);
-    else if (holdMemory(message)) {
-      if (!isQueued) send(message, undefined);
-      else {
-        const origin = { message: id, size_bytes: payload.length };
-        const packet_id = connection.begin({ qos: qos as 1 | 2, origin, isReceived: false });
-        sendQueued({ topic, payload, qos, retain: false, dup: false, packet_id }, origin).catch(fail);
-      }
+    } else if (qos > 0 && !isQueued && (backlog.length > 0 || !connection.hasRoom())) waitInBacklog(message, match);
+    else if (holdMemory(message, qos)) {
+      const retain = message.retain && match.retain_as_published === true;
+      const packet = begin({ ...message, retain, origin }, match);
+      if (origin === undefined) connection.send(packet);
+      else sendQueued(packet, origin).catch(fail);
     }
     return outbox.whenRead();
   }
@@ -152,19 +175,20 @@ export function createDelivery(
     await session.refresh();
   }
 
-  async function deliverStored({ origin, packet_id: former, ...message }: StoredDelivery): Promise<void> {
-    const { topic, payload, qos } = message;
+  async function deliverStored(message: StoredDelivery, match: FilterMatch): Promise<void> {
+    const { topic, origin } = message;
+    const qos = Math.min(message.qos, match.qos) as Qos;
     await refresh();
     while (!isStopped && qos > 0 && !connection.hasRoom()) await waitForRoom();
     if (isStopped || session.revoked || !rules.isFresh(session)) return;
-    if (!canReceive(session.permissions, topic)) {
+    if (!canReceive(session.permissions, topic) || isExpired(message, clock())) {
       if (isOfQueue(origin)) session.queue?.remove(origin);
       return;
     }
-    if (!holdMemory({ ...message, id: '' })) return;
-    const packet_id = qos === 0 ? 0 : connection.begin({ qos, origin, isReceived: false }, former);
-    if (isOfQueue(origin)) await sendQueued({ ...message, payload, packet_id }, origin);
-    else connection.send({ ...message, packet_id });
+    if (!holdMemory(message, qos)) return;
+    const packet = begin(message, match, message.packet_id);
+    if (isOfQueue(origin)) await sendQueued(packet, origin);
+    else connection.send(packet);
     await outbox.whenRead();
   }
 
@@ -186,14 +210,15 @@ export function createDelivery(
   }
 
   async function deliverQueued(packet: QueuedPacket): Promise<void> {
-    const { message } = packet;
     if ('released' in packet) {
-      connection.sendRelease(packet.released, { message, size_bytes: 0 });
+      connection.sendRelease(packet.released, { message: packet.message, size_bytes: 0 });
       return;
     }
-    const { topic, payload, qos, dup, packet_id } = packet;
-    const origin = { message, size_bytes: payload.length };
-    await deliverStored({ topic, payload, qos, retain: false, dup, packet_id, origin });
+    // it is delivered though the subscription has ended since
+    const match = findMatch(session.subscriptions, packet.topic);
+    const retain = packet.retain === true && match?.retain_as_published === true;
+    const origin = { message: packet.message, size_bytes: packet.size_bytes };
+    await deliverStored({ ...packet, retain, origin }, { ...match, qos: packet.qos });
   }
 
   function openRoom(): void {
@@ -202,24 +227,27 @@ export function createDelivery(
   }
 
   return {
-    deliver(message, granted) {
-      const qos = Math.min(granted, message.qos) as Qos;
-      const isQueued = qos > 0 && message.id !== '' && session.queue !== undefined;
+    client_id: session.client_id,
+    deliver(message, match) {
+      const isQueued = message.qos > 0 && match.qos > 0 && message.id !== '' && session.queue !== undefined;
       if (isQueued && session.queue?.isDeliverable(message.id) === false) return undefined;
-      const delivered = qos === message.qos ? message : { ...message, qos };
-      if (session.revoked || rules.isFresh(session)) return deliverNow(delivered, isQueued);
+      if (session.revoked || rules.isFresh(session)) return deliverNow(message, match, isQueued);
       // without a queue there is no next connection that gets the message
       if (session.queue === undefined) return undefined;
-      return refresh().then(() => deliverNow(delivered, isQueued), fail);
+      return refresh().then(() => deliverNow(message, match, isQueued), fail);
     },
     deliverStored,
     deliverQueue,
+    findSharedMatch: (topic) => findSharedMatch(session.subscriptions, topic),
     onRoom() {
       openRoom();
       for (let [next] = backlog; next !== undefined && connection.hasRoom(); [next] = backlog) {
+        const { message, match } = next;
         backlog.shift();
-        backlog_bytes -= memorySizeOf(next);
-        if (canReceive(session.permissions, next.topic)) send(next, undefined);
+        backlog_bytes -= memorySizeOf(message);
+        if (!canReceive(session.permissions, message.topic) || isExpired(message, clock())) continue;
+        const retain = message.retain && match.retain_as_published === true;
+        connection.send(begin({ ...message, retain }, match));
       }
     },
     stop() {
@@ -229,20 +257,14 @@ export function createDelivery(
   };
 }
 
-/** @returns the highest granted QoS of the matching subscriptions, at most `max_qos`; undefined if none matches */
-export function findGrantedQos(
+/** Finds what the subscriptions of a session say about a topic. @returns undefined if none matches */
+export function findMatch(
   subscriptions: ReadonlyMap<string, GrantedSubscription>,
   topic: string,
-  max_qos: Qos,
-): Qos | undefined {
-  let highest = subscriptions.get(topic)?.qos;
-  if (highest !== undefined && highest >= max_qos) return max_qos;
+): FilterMatch | undefined {
   const levels = topic.split('/');
-  for (const [filter, subscription] of subscriptions) {
-    if (filter === topic || (highest !== undefined && subscription.qos <= highest)) continue;
-    if (!isCovering(subscription.levels, levels)) continue;
-    if (subscription.qos >= max_qos) return max_qos;
-    highest = subscription.qos;
-  }
-  return highest;
+  let match: FilterMatch | undefined;
+  for (const subscription of subscriptions.values())
+    if (isCovering(subscription.levels, levels)) match = mergeMatch(match, subscription);
+  return match;
 }

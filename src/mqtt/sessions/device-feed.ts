@@ -1,10 +1,12 @@
 import type { CommandRef } from '../../commands/store.js';
 import type { DesiredMessage } from '../../device-state/store.js';
 import { coalesce } from '../../lib/coalesce.js';
+import { encodeForwarded } from '../connection/encode.js';
 import { reasons } from '../connection/reasons.js';
 import type { DeviceLink } from '../device-link.js';
 import { formatDeviceTopic, isCovering, parseDeviceTopic } from '../protocol/topics.js';
-import { findGrantedQos, type StoredDelivery } from './delivery.js';
+import { findMatch, type StoredDelivery } from './delivery.js';
+import type { FilterMatch } from './filter-tree.js';
 import type { DeviceFeed, Session } from './session.js';
 
 /** More commands are sent once the client acknowledges. */
@@ -18,7 +20,7 @@ interface Deps {
   link: DeviceLink;
   session: Session;
   /** Resolves when the message is sent, or the connection has ended. */
-  deliver(message: StoredDelivery): Promise<void>;
+  deliver(message: StoredDelivery, match: FilterMatch): Promise<void>;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }
@@ -61,14 +63,14 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   async function publish(
     topic: string,
     json: string,
-    options: { retain: boolean; ref?: CommandRef },
+    options: { retain: boolean; ref?: CommandRef; properties?: Buffer },
   ): Promise<boolean> {
-    const { retain, ref } = options;
-    const qos = findGrantedQos(session.subscriptions, topic, 1);
-    if (qos === undefined || !session.outbox.isOpen) return false;
-    if (qos > 0 && ref !== undefined) unacknowledged.add(ref);
+    const { ref, ...rest } = options;
+    const match = findMatch(session.subscriptions, topic);
+    if (match === undefined || !session.outbox.isOpen) return false;
+    if (match.qos > 0 && ref !== undefined) unacknowledged.add(ref);
     const origin = ref && { command: ref };
-    await deliver({ topic, payload: Buffer.from(json), qos, retain, dup: false, origin });
+    await deliver({ topic, payload: Buffer.from(json), qos: 1, origin, ...rest }, match);
     return true;
   }
 
@@ -77,7 +79,10 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
     loading++;
     try {
       const json = await link.openCommands.loadJson({ account, _id: ref._id });
-      return json === undefined || (await publish(formatDeviceTopic(device, 'commands'), json, { retain: false, ref }));
+      if (json === undefined) return true;
+      const response_topic = formatDeviceTopic(device, 'commands/result');
+      const properties = encodeForwarded({ response_topic, correlation_data: Buffer.from(ref.id) });
+      return await publish(formatDeviceTopic(device, 'commands'), json, { retain: false, ref, properties });
     } finally {
       loading--;
       makeRoom();

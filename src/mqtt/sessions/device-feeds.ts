@@ -73,7 +73,7 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
 
   return {
     follow(feed, filter) {
-      filters.add(filter, feed, 1);
+      filters.add(filter, feed, { qos: 1 });
       feeds.set(feed, (feeds.get(feed) ?? new Set()).add(filter));
       const watched = awaitLater(ensureSubscribed());
       watched.catch(feed.end);

@@ -1,17 +1,39 @@
 import type { TopicLevels } from '../protocol/topics.js';
+import type { SubscriptionOptions } from '../store/sessions.js';
 import type { Qos } from './session.js';
+
+/** The matching filters of a subscriber as one: their highest QoS, and the identifiers of all. */
+export interface FilterMatch {
+  qos: Qos;
+  ids?: readonly number[];
+  retain_as_published?: true;
+}
 
 interface TreeNode<Subscriber> {
   children: Map<string, TreeNode<Subscriber>>;
-  subscribers: Map<Subscriber, Qos>;
+  subscribers: Map<Subscriber, SubscriptionOptions>;
 }
 
 /** Topic filters of many subscribers, as a tree of their levels: a topic is compared with those on its way only. */
 export interface FilterTree<Subscriber> {
-  add(filter: string, subscriber: Subscriber, qos: Qos): void;
+  add(filter: string, subscriber: Subscriber, options: SubscriptionOptions): void;
   remove(filter: string, subscriber: Subscriber): void;
-  /** Finds the subscribers with a matching filter, and the highest QoS granted to each. */
-  match(topic: string): ReadonlyMap<Subscriber, Qos>;
+  /** Finds the subscribers with a matching filter. @param isSender finds the publisher, for no local */
+  match(topic: string, isSender?: (subscriber: Subscriber) => boolean): ReadonlyMap<Subscriber, FilterMatch>;
+}
+
+/** Adds a matching filter to those that a message was compared with before. */
+export function mergeMatch(
+  before: FilterMatch | undefined,
+  { qos, id, retain_as_published }: SubscriptionOptions,
+): FilterMatch {
+  const ids = id === undefined ? before?.ids : [...(before?.ids ?? []), id];
+  const keeps = retain_as_published ?? before?.retain_as_published;
+  return {
+    qos: before !== undefined && before.qos > qos ? before.qos : qos,
+    ...(ids && { ids }),
+    ...(keeps && { retain_as_published: keeps }),
+  };
 }
 
 /** Creates an empty tree. */
@@ -32,23 +54,24 @@ export function createFilterTree<Subscriber>(): FilterTree<Subscriber> {
   }
 
   return {
-    add(filter, subscriber, qos) {
+    add(filter, subscriber, options) {
       let node = root;
       for (const level of filter.split('/')) {
         const child = node.children.get(level) ?? createNode();
         node.children.set(level, child);
         node = child;
       }
-      node.subscribers.set(subscriber, qos);
+      node.subscribers.set(subscriber, options);
     },
     remove: (filter, subscriber) => removeFrom(root, filter.split('/'), 0, subscriber),
-    match(topic) {
-      const found = new Map<Subscriber, Qos>();
+    match(topic, isSender = () => false) {
+      const found = new Map<Subscriber, FilterMatch>();
       if (root.children.size === 0) return found;
       const levels = topic.split('/');
       const collect = ({ subscribers }: TreeNode<Subscriber>) => {
-        for (const [subscriber, qos] of subscribers)
-          if (qos >= (found.get(subscriber) ?? 0)) found.set(subscriber, qos);
+        for (const [subscriber, options] of subscribers)
+          if (options.no_local === undefined || !isSender(subscriber))
+            found.set(subscriber, mergeMatch(found.get(subscriber), options));
       };
       const visit = (node: TreeNode<Subscriber>, depth: number): void => {
         const rest = node.children.get('#');

@@ -1,12 +1,15 @@
 import type { Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { awaitLater, getOrStart } from '../../lib/promises.js';
+import { isExpired, type MessageOptions, optionsOf } from '../store/messages.js';
 import { type QueuedMessage, queueIdOf, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
+import type { FilterMatch } from './filter-tree.js';
 import type { ForwardRate } from './forward-rate.js';
 import type { Peers } from './peers.js';
 import type { RetainedMessages } from './retained-messages.js';
 import type { Qos } from './session.js';
+import type { AddressedMessage } from './session-filters.js';
 import type { StateWriter } from './state-writer.js';
 
 const max_queued = 1000;
@@ -15,7 +18,7 @@ const max_queued_bytes = 1024 * 1024;
 const length_age_ms = 1000;
 
 /** An accepted message. */
-export interface AcceptedMessage {
+export interface AcceptedMessage extends MessageOptions, AddressedMessage {
   /** Ids sort by time; '' if the message is not shared. */
   id: string;
   topic: string;
@@ -30,12 +33,15 @@ export interface MessageStore {
    * Begins to store a message; those of one caller are stored in their order.
    * @returns writes in progress; none if there is nothing to store. @throws what the database throws
    */
-  store(message: AcceptedMessage): Promise<readonly Promise<void>[]>;
+  store(message: AcceptedMessage): Promise<readonly Promise<Write>[]>;
   /** Reports whether messages of a topic may be queued or forwarded, and need an id. */
-  isShared(topic: string): boolean;
+  isShared(message: AddressedMessage): boolean;
   /** Stores a message as the retained one of its topic only. */
-  retain(message: AcceptedMessage): Promise<void>;
+  retain(message: AcceptedMessage): Promise<Write>;
 }
+
+/** The outcome of a write; without room the message is not retained. */
+export type Write = 'stored' | 'retained_full';
 
 interface Deps {
   db: Database;
@@ -68,8 +74,8 @@ export function createMessageStore(deps: Deps): MessageStore {
 
   /** @returns undefined if the queue is full */
   function enqueue(record: SessionRecord, message: AcceptedMessage, qos: 1 | 2): QueuedMessage | undefined {
-    const { id, topic, payload } = message;
-    const size_bytes = payload.length;
+    const { id, topic, payload, retain: isRetained } = message;
+    const size_bytes = payload.length + (message.properties?.length ?? 0);
     const { length } = record;
     if (length === undefined || length.messages >= max_queued || length.bytes + size_bytes > max_queued_bytes) {
       onFull('queue_full', topic, record.state.client_id);
@@ -77,7 +83,13 @@ export function createMessageStore(deps: Deps): MessageStore {
     }
     length.messages++;
     length.bytes += size_bytes;
-    return { _id: queueIdOf(record.state.session, id), topic, payload, qos, size_bytes, at: new Date() };
+    const isMember = message.members?.includes(record.state.client_id) === true;
+    const options = {
+      ...optionsOf(message),
+      ...(isRetained && { retain: true }),
+      ...(isMember && { is_shared: true }),
+    };
+    return { _id: queueIdOf(record.state.session, id), topic, payload, qos, size_bytes, at: new Date(), ...options };
   }
 
   /** Waits for the rate of forwarded messages. @returns false for one of QoS 0 that is beyond it */
@@ -88,30 +100,42 @@ export function createMessageStore(deps: Deps): MessageStore {
     return qos > 0;
   }
 
-  async function retain({ topic, payload, qos }: AcceptedMessage, parent?: Id): Promise<void> {
-    if (!(await retained.store({ topic, payload, qos, ...(parent && { parent }) }))) onFull('retained_full', topic);
+  async function retain(message: AcceptedMessage, parent?: Id): Promise<Write> {
+    const { topic, payload, qos } = message;
+    const isStored = await retained.store({ topic, payload, qos, ...optionsOf(message), ...(parent && { parent }) });
+    if (!isStored) onFull('retained_full', topic);
+    return isStored ? 'stored' : 'retained_full';
   }
 
   return {
-    isShared: (topic) => sessions.match(topic).size > 0,
+    isShared: (message) => sessions.match(message).size > 0,
     retain: (message) => retain(message),
     async store(message) {
       const { topic, qos } = message;
-      const writes: Promise<void>[] = [];
+      const writes: Promise<Write>[] = [];
       const parent = message.retain ? await retained.findParent(topic) : null;
       if (parent !== null) writes.push(awaitLater(retain(message, parent)));
-      const matches: ReadonlyMap<SessionRecord, Qos> = message.id === '' ? new Map() : sessions.match(topic);
+      const matches: ReadonlyMap<SessionRecord, FilterMatch> = message.id === '' ? new Map() : sessions.match(message);
       const recipients = [...matches].flatMap(([record, granted]) => {
-        const lower = Math.min(granted, qos);
-        return record.state.persistent && lower > 0 ? [{ record, qos: lower as 1 | 2 }] : [];
+        const lower = Math.min(granted.qos, qos);
+        return record.state.persistent && !isExpired(record.state, Date.now()) && lower > 0
+          ? [{ record, qos: lower as 1 | 2 }]
+          : [];
       });
       for (const { record } of recipients) await readLength(record);
       const queued = recipients.flatMap(({ record, qos }) => enqueue(record, message, qos) ?? []);
       const isWantedElsewhere = () => [...matches.keys()].some(isElsewhere);
       const isForwarded = isWantedElsewhere() && (await admitForward(message));
       if (queued.length > 0 || isForwarded) {
-        const forwarded = { from: peers.id, account, message: message.id, topic, payload: message.payload, qos };
-        writes.push(awaitLater(writer.publish({ queued, forwarded, isWantedElsewhere })));
+        const { id: name, sender, members, is_redelivered, retain: isRetained, ...rest } = message;
+        const options = {
+          ...(isRetained && { retain: true }),
+          ...(sender !== undefined && { sender }),
+          ...(members !== undefined && members.length > 0 && { members }),
+          ...(is_redelivered && { is_redelivered }),
+        };
+        const forwarded = { ...rest, from: peers.id, account, message: name, ...options };
+        writes.push(awaitLater(writer.publish({ queued, forwarded, isWantedElsewhere }).then(() => 'stored')));
       }
       return writes;
     },

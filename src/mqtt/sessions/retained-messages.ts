@@ -4,6 +4,7 @@ import type { Id } from '../../db/ids.js';
 import { readInBatches } from '../../lib/batches.js';
 import { coalesce } from '../../lib/coalesce.js';
 import { findDeviceOf, isCovering, type TopicLevels } from '../protocol/topics.js';
+import { isExpired } from '../store/messages.js';
 import type { RetainedMessage } from '../store/retained.js';
 
 const max_retained = 10_000;
@@ -34,6 +35,8 @@ export interface RetainedMessages {
 interface Deps {
   write(message: RetainedMessage): Promise<void>;
   findDevice(id: string): Promise<StoredNode | undefined>;
+  /** Epoch milliseconds. */
+  now(): number;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }
@@ -41,7 +44,7 @@ interface Deps {
 /** Loads the messages of an account. @throws what `stored` throws */
 export async function openRetainedMessages(
   stored: AsyncIterable<RetainedMessage>,
-  { write, findDevice, failed }: Deps,
+  { write, findDevice, now, failed }: Deps,
 ): Promise<RetainedMessages> {
   const messages = new Map<string, KnownMessage>();
   /** Messages and bytes, those being written included. */
@@ -49,7 +52,8 @@ export async function openRetainedMessages(
 
   let evicted_at = Number.NEGATIVE_INFINITY;
 
-  const bytesOf = ({ topic, payload }: RetainedMessage) => payload.length + topic.length;
+  const bytesOf = ({ topic, payload, properties }: RetainedMessage) =>
+    payload.length + topic.length + (properties?.length ?? 0);
 
   /** The messages and bytes that a message adds. */
   function growthOf(message: RetainedMessage): [number, number] {
@@ -104,17 +108,18 @@ export async function openRetainedMessages(
     return (await findDevice(id))?._id ?? null;
   }
 
-  /** Separates the messages of deleted devices; skips a batch if the database fails. */
+  /** Separates the messages that are expired, or of deleted devices; skips a batch if the database fails. */
   async function* findOrphans(found: AsyncIterable<RetainedMessage>) {
     for await (const batch of readInBatches(found, devices_at_once)) {
       const parents = await Promise.all(batch.map(({ topic, parent }) => parent && findParent(topic))).catch(failed);
       if (parents === undefined) continue;
-      const isOrphan = ({ parent }: RetainedMessage, index: number) => `${parents[index]}` !== `${parent}`;
+      const isOrphan = (message: RetainedMessage, index: number) =>
+        isExpired(message, now()) || `${parents[index]}` !== `${message.parent}`;
       yield { orphans: batch.filter(isOrphan), others: batch.filter((message, index) => !isOrphan(message, index)) };
     }
   }
 
-  /** Forgets messages of deleted devices, which the database has lost with them. */
+  /** Forgets expired messages and those of deleted devices, which the database has lost with them. */
   const evictOrphans = coalesce(async () => {
     if (performance.now() - evicted_at < eviction_period_ms) return;
     evicted_at = performance.now();

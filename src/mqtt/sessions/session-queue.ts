@@ -16,7 +16,7 @@ export interface QueueOrigin {
 
 /** Entry of a queue: a message, with its packet id if it was sent, or the packet id of a PUBREL. */
 export type QueuedPacket =
-  | (Pick<QueuedMessage, 'topic' | 'payload' | 'qos' | 'packet_id'> & { message: string; dup: boolean })
+  | (Omit<QueuedMessage, '_id' | 'released'> & { message: string; dup: boolean })
   | { message: string; released: number };
 
 /** The messages that the client of a persistent session has not acknowledged, during one connection. */
@@ -54,15 +54,23 @@ interface Deps {
 export const isOfQueue = (origin: unknown): origin is QueueOrigin =>
   typeof origin === 'object' && origin !== null && 'message' in origin;
 
-/** @param wasCut the last connection ended with its instance: what was sent is unknown */
+/** The stored session of a queue. */
+export interface QueueOwner {
+  session: string;
+  /** The last connection ended with its instance: what was sent is unknown. */
+  wasCut: boolean;
+  /** Nothing is queued. */
+  isNew: boolean;
+}
+
+/** Opens the queue for a connection of its session. */
 export function openSessionQueue(
   { db, submitQueueChange, shrink, unacknowledged, failed }: Deps,
-  session: string,
-  wasCut: boolean,
+  { session, wasCut, isNew }: QueueOwner,
 ): SessionQueue {
   /** Messages found in the queue by `read`. */
   const found = new Set<string>();
-  let isReading = true;
+  let isReading = !isNew;
   let hasArrived = false;
 
   function* findSent(): Iterable<{ packet_id: number; qos: 1 | 2; _id: string }> {

@@ -6,6 +6,7 @@ import type { Reason } from '../connection/reasons.js';
 import type { LoginNames } from '../login/login-names.js';
 import type { TopicPermissions } from '../login/permissions.js';
 import type { TopicLevels } from '../protocol/topics.js';
+import type { SubscriptionOptions } from '../store/sessions.js';
 import type { ReceivedPackets } from './received-packets.js';
 import type { SessionQueue } from './session-queue.js';
 import type { SessionWill } from './wills.js';
@@ -29,9 +30,8 @@ export interface DeviceFeed {
 }
 
 /** A granted subscription of a session. */
-export interface GrantedSubscription {
+export interface GrantedSubscription extends SubscriptionOptions {
   levels: TopicLevels;
-  qos: Qos;
 }
 
 /** A connection that has logged in. */
@@ -56,6 +56,8 @@ export interface Session {
   checked: number;
   /** A revoked session may do nothing more and publishes no will. */
   revoked: boolean;
+  /** Lifetime of the session without a connection; 0 ends it with the connection. */
+  expiry_s: number;
   /** CONNACK was sent. */
   isConnected: boolean;
   /** Settles when all publishes received so far are queued for other sessions and instances, but not durable yet. */
@@ -67,7 +69,9 @@ export interface Session {
   /** Messages that the client has not acknowledged, if they outlast the connection. */
   queue: SessionQueue | undefined;
   /** The last will of the connection. */
-  will: SessionWill;
+  readonly will: SessionWill;
+  /** Publishes the will of a connection that has ended, lets it wait, or takes it back. */
+  endWill(): Promise<unknown>;
   /** Packet ids of QoS 2 that the client has not released; undefined before the first one. */
   received: ReceivedPackets | undefined;
   /** Messages that it published, and messages from or for it that were dropped. */

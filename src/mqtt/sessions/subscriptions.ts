@@ -2,8 +2,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { awaitLater } from '../../lib/promises.js';
 import type { RequestedFilter, SubscribePacket } from '../connection/packets.js';
 import { reasons } from '../connection/reasons.js';
+import { findSharedFilter } from '../protocol/topics.js';
 import type { StoredSubscription } from '../store/sessions.js';
-import { type Delivery, findGrantedQos } from './delivery.js';
+import { type Delivery, findMatch } from './delivery.js';
 import { type DeviceFeeds, isFed } from './device-feeds.js';
 import type { FilterTree } from './filter-tree.js';
 import type { RetainedMessages } from './retained-messages.js';
@@ -51,6 +52,7 @@ export interface Subscriptions {
   readonly feed: DeviceFeed | undefined;
 }
 
+const levelsOf = (filter: string) => (findSharedFilter(filter) ?? filter).split('/');
 const isGranted = (code: number | undefined) => code !== undefined && code < reasons.unspecified;
 
 /** Creates the subscriptions of a connection that has none yet. */
@@ -63,14 +65,19 @@ export function createSubscriptions(deps: Deps): Subscriptions {
   let sending: Promise<void> = Promise.resolve();
 
   function follow(filter: string): void {
-    if (!isFed(filter) || !outbox.isOpen) return;
+    if (!isFed(filter) || findSharedFilter(filter) !== undefined || !outbox.isOpen) return;
     feed ??= deps.openFeed();
     deviceFeeds.follow(feed, filter);
   }
 
   function put(filter: string, granted: GrantedSubscription): void {
     subscriptions.set(filter, granted);
-    if (outbox.isOpen) subscribers.add(filter, delivery, granted.qos);
+    if (outbox.isOpen) addTo(filter, granted);
+  }
+
+  /** The stored session is the member of a shared subscription. */
+  function addTo(filter: string, granted: GrantedSubscription): void {
+    if (findSharedFilter(filter) === undefined) subscribers.add(filter, delivery, granted);
   }
 
   function remove(filter: string): boolean {
@@ -80,48 +87,64 @@ export function createSubscriptions(deps: Deps): Subscriptions {
   }
 
   /** @returns the code of a filter that is granted or refused */
-  function grant({ filter, qos }: RequestedFilter, refusal: number | undefined): number {
+  function grant(requested: RequestedFilter, id: number | undefined, refusal: number | undefined): number {
+    const { filter, qos, no_local, retain_as_published } = requested;
     if (refusal !== undefined) return refusal;
     if (!subscriptions.has(filter) && subscriptions.size >= max_subscriptions) {
       rules.refuseSubscription(session, filter, 'too many');
       return reasons.quota;
     }
-    put(filter, { levels: filter.split('/'), qos });
+    put(filter, {
+      levels: levelsOf(filter),
+      qos,
+      ...(id !== undefined && { id }),
+      ...(no_local && { no_local }),
+      ...(retain_as_published && { retain_as_published }),
+    });
     return qos;
   }
 
-  async function grantAll({ filters }: SubscribePacket): Promise<number[]> {
+  async function grantAll({ filters, properties }: SubscribePacket): Promise<number[]> {
     const names = filters.map(({ filter }) => filter);
     const refusals = await rules.findRefusals(session, names);
     const codes: number[] = [];
     for (const [index, requested] of filters.entries()) {
-      codes.push(grant(requested, refusals[index]));
+      codes.push(grant(requested, properties.subscription_id, refusals[index]));
       if (index % filters_per_turn === filters_per_turn - 1) await nextTurn();
     }
     return codes;
   }
 
   async function sendRetained(filters: readonly string[]): Promise<void> {
-    for await (const { topic, payload, qos } of retained.find(filters)) {
+    for await (const message of retained.find(filters)) {
       if (!outbox.isOpen) return;
-      const granted = findGrantedQos(subscriptions, topic, qos);
-      if (granted === undefined) continue;
-      await delivery.deliverStored({ topic, payload, qos: granted, retain: true, dup: false, origin: undefined });
+      const match = findMatch(subscriptions, message.topic);
+      if (match !== undefined) await delivery.deliverStored({ ...message, retain: true }, match);
     }
   }
 
   return {
     async subscribe(packet, granted) {
-      const before = new Map(subscriptions);
+      let before: ReadonlyMap<string, GrantedSubscription> = subscriptions;
       try {
-        const grants = awaitLater(granting.then(() => grantAll(packet)));
+        const grants = awaitLater(
+          granting.then(() => {
+            before = new Map(subscriptions);
+            return grantAll(packet);
+          }),
+        );
         granting = grants.catch(() => undefined);
         const codes = await grants;
         if (codes.some(isGranted)) await deps.save();
         granted(codes);
-        const filters = packet.filters.flatMap(({ filter }, index) => (isGranted(codes[index]) ? [filter] : []));
-        for (const filter of filters) follow(filter);
-        sending = sending.then(() => sendRetained(filters)).catch(rules.failed);
+        const filters = packet.filters.filter((_filter, index) => isGranted(codes[index]));
+        for (const { filter } of filters) follow(filter);
+        const wanted = filters.filter(
+          ({ filter, retain_handling }) =>
+            findSharedFilter(filter) === undefined &&
+            (retain_handling === 0 || (retain_handling === 1 && !before.has(filter))),
+        );
+        sending = sending.then(() => sendRetained(wanted.map(({ filter }) => filter))).catch(rules.failed);
         await sending;
       } catch (error) {
         rules.failed(error);
@@ -146,13 +169,13 @@ export function createSubscriptions(deps: Deps): Subscriptions {
         session,
         stored.map(({ topic }) => topic),
       );
-      for (const [index, { topic, qos }] of stored.entries())
-        if (refusals[index] === undefined) subscriptions.set(topic, { levels: topic.split('/'), qos });
+      for (const [index, { topic, ...options }] of stored.entries())
+        if (refusals[index] === undefined) subscriptions.set(topic, { levels: levelsOf(topic), ...options });
       if (subscriptions.size < stored.length) await deps.save();
     },
     start() {
-      for (const [filter, { qos }] of subscriptions) {
-        subscribers.add(filter, delivery, qos);
+      for (const [filter, granted] of subscriptions) {
+        addTo(filter, granted);
         follow(filter);
       }
     },

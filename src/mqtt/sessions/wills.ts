@@ -2,13 +2,17 @@ import type { Database } from '../../db/database.js';
 import { awaitLater } from '../../lib/promises.js';
 import type { WillPacket } from '../connection/packets.js';
 import { canPublish, type TopicPermissions } from '../login/permissions.js';
-import { saveWill, withdrawWill } from '../store/wills.js';
+import { optionsOf } from '../store/messages.js';
+import { sessionIdOf } from '../store/sessions.js';
+import { type StoredWill, saveWill, withdrawWill } from '../store/wills.js';
 
 /** Owner of the will. */
 interface WillOwner {
   account: string;
   owner: string;
   permissions: TopicPermissions;
+  client_id: string;
+  expiry_s: number;
 }
 
 /** The last will of a connection. While other instances may have to publish it, it is in the database. */
@@ -17,6 +21,13 @@ export interface SessionWill {
   store(owner: WillOwner, instance: string): Promise<void>;
   /** Takes the will back. @returns false if another instance has taken it to publish it */
   take(): Promise<boolean>;
+  /** Stores the will of a connection that has ended, so that any instance publishes it once it is due. */
+  defer(owner: WillOwner, due_at: Date): Promise<void>;
+}
+
+/** The seconds that the will of a session waits. */
+export function findDelay(will: WillPacket, { expiry_s }: Pick<WillOwner, 'expiry_s'>): number {
+  return Math.min(will.properties.will_delay_s ?? 0, expiry_s);
 }
 
 /** Creates the will of a connection that is not stored. */
@@ -29,18 +40,37 @@ export function createWill(db: Database, connection: string, will: WillPacket | 
     return withdrawWill(db, connection);
   }
 
+  /** @returns undefined if there is none that may be published */
+  function describe(owned: WillOwner, instance: string): StoredWill | undefined {
+    const { account, owner, permissions, client_id } = owned;
+    const topic = will && willTopic(permissions, will.topic);
+    if (will === undefined || topic === undefined) return undefined;
+    const { payload, qos, retain, properties } = will;
+    const { forwarded, message_expiry_s } = properties;
+    const delay_s = findDelay(will, owned);
+    return {
+      ...{ _id: connection, instance, account, owner, topic, payload, qos, retain },
+      ...optionsOf({ properties: forwarded }),
+      ...(message_expiry_s !== undefined && { message_expiry_s }),
+      ...(delay_s > 0 && { delay_s, session: sessionIdOf(account, client_id) }),
+    };
+  }
+
   return {
-    async store({ account, owner, permissions }, instance) {
-      const topic = will && willTopic(permissions, will.topic);
-      if (will === undefined || topic === undefined || taken !== undefined) return;
-      const { payload, qos, retain } = will;
-      stored = awaitLater(saveWill(db, { _id: connection, instance, account, owner, topic, payload, qos, retain }));
+    async store(owner, instance) {
+      const described = describe(owner, instance);
+      if (described === undefined || taken !== undefined) return;
+      stored = awaitLater(saveWill(db, described));
       await stored;
     },
     take() {
       if (stored === undefined) return Promise.resolve(true);
       taken ??= awaitLater(take());
       return taken;
+    },
+    async defer(owner, due_at) {
+      const described = describe(owner, '');
+      if (described !== undefined) await saveWill(db, { ...described, due_at });
     },
   };
 }

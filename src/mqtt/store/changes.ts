@@ -7,7 +7,8 @@ import {
 } from '../../db/change-stream.js';
 import type { Database } from '../../db/database.js';
 import { type ForwardedMessage, forwards } from './forwards.js';
-import { type RetainedMessage, splitKey, withBuffer } from './retained.js';
+import { withBuffer } from './messages.js';
+import { type RetainedMessage, splitKey } from './retained.js';
 import type { StoredSession } from './sessions.js';
 
 /** A change of the state of an account's broker that any instance has made. */

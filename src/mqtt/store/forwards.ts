@@ -1,7 +1,8 @@
 import type { Database } from '../../db/database.js';
+import type { MessageOptions } from './messages.js';
 
 /** A message on its way to the subscribers of other instances. */
-export interface ForwardedMessage {
+export interface ForwardedMessage extends MessageOptions {
   /** The instance that has received it. */
   from: string;
   account: string;
@@ -10,6 +11,14 @@ export interface ForwardedMessage {
   topic: string;
   payload: Buffer;
   qos: 0 | 1 | 2;
+  /** It was published as retained. */
+  retain?: boolean;
+  /** The client id of the publisher. */
+  sender?: string | undefined;
+  /** Members of shared subscriptions that get it. */
+  members?: readonly string[];
+  /** Only the members get it. */
+  is_redelivered?: true;
 }
 
 /** Instances read forwarded messages within a second; an instance that is away for longer gets them from its queues. */

@@ -1,4 +1,3 @@
-import mongoose from 'mongoose';
 import { buildKeyQuery, keyOf } from '../../db/batching/loader.js';
 import { type Database, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
@@ -6,12 +5,11 @@ import { findAll } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
 import { device, retainedmessage } from '../../resources/index.js';
 import { findDeviceOf } from '../protocol/topics.js';
+import { type MessageOptions, withBuffer } from './messages.js';
 import { withPrefix } from './sessions.js';
 
-const { Binary } = mongoose.mongo;
-
 /** The retained message of a topic; without payload there is none. */
-export interface RetainedMessage {
+export interface RetainedMessage extends MessageOptions {
   topic: string;
   payload: Buffer;
   qos: 0 | 1 | 2;
@@ -38,12 +36,6 @@ const retainedIn = (db: Database) => db.collection<StoredMessage>(retainedmessag
 export async function* findRetained(db: Database, account: string): AsyncIterable<RetainedMessage> {
   const cursor = retainedIn(db).find({ _id: withPrefix(account) }, { projection: { _id: 0, account: 0, device: 0 } });
   for await (const message of cursor) yield withBuffer(message);
-}
-
-/** Replaces the payload of a document. */
-export function withBuffer<Message extends { payload: unknown }>(message: Message): Message & { payload: Buffer } {
-  const { payload } = message;
-  return { ...message, payload: payload instanceof Binary ? Buffer.from(payload.value()) : Buffer.alloc(0) };
 }
 
 /** Splits the account from a topic or a client id. */

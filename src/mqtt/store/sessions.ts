@@ -1,10 +1,20 @@
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
 
-/** A filter with its granted QoS. */
-export interface StoredSubscription {
-  topic: string;
+/** Options of a subscription; those that only MQTT 5 has are absent unless set. */
+export interface SubscriptionOptions {
   qos: 0 | 1 | 2;
+  /** Comes with every message. */
+  id?: number;
+  /** The client does not get what it publishes itself. */
+  no_local?: true;
+  /** Messages keep the flag of their publisher. */
+  retain_as_published?: true;
+}
+
+/** A granted filter. */
+export interface StoredSubscription extends SubscriptionOptions {
+  topic: string;
 }
 
 /** A connection: its instance, and its own id. */
@@ -38,10 +48,18 @@ export interface StoredSession {
   cut?: boolean;
   /** When the connection ended; the session is deleted some time after. */
   seen_at?: Date;
+  /** Lifetime without a connection, if it is shorter than `session_ttl_s`. */
+  expiry_s?: number;
+  /** A will of an earlier connection may wait for the end of the session. */
+  has_delayed_will?: true;
+  /** Without a connection: the end of that lifetime. */
+  expires_at?: Date;
 }
 
 /** Sessions without a connection are deleted after this time (reference/mqtt.md#sessions). */
 export const session_ttl_s = 30 * 86_400;
+/** A broker of the account ends expired sessions before: this is for accounts without clients. */
+export const expired_session_ttl_s = 86_400;
 
 const sessionsIn = (db: Database) => db.collection<StoredSession>('mqtt_sessions');
 
@@ -112,7 +130,14 @@ export async function deleteSession(
 export async function releaseSessions(db: Database, instance: string, isCut: boolean): Promise<void> {
   await sessionsIn(db).deleteMany({ instance, persistent: false });
   const version = { $max: [{ $add: ['$version', 1] }, { $toDouble: { $toLong: '$$NOW' } }] };
-  const released = { instance: null, seen_at: '$$NOW', version, ...(isCut && { cut: true }) };
+  const expires_at = { $add: ['$$NOW', { $multiply: ['$expiry_s', 1000] }] };
+  const released = {
+    instance: null,
+    seen_at: '$$NOW',
+    version,
+    ...(isCut && { cut: true }),
+    expires_at: { $cond: [{ $gte: ['$expiry_s', 0] }, expires_at, '$$REMOVE'] },
+  };
   await sessionsIn(db).updateMany({ instance }, [{ $set: released }]);
 }
 

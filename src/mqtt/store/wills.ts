@@ -1,9 +1,10 @@
 import mongoose from 'mongoose';
 import { type Database, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
+import type { MessageOptions } from './messages.js';
 
 /** The last will of a connection, for other instances to publish should its own one be killed. */
-export interface StoredWill {
+export interface StoredWill extends Pick<MessageOptions, 'properties'> {
   /** The connection. */
   _id: string;
   instance: string;
@@ -14,6 +15,13 @@ export interface StoredWill {
   payload: Buffer;
   qos: 0 | 1 | 2;
   retain: boolean;
+  message_expiry_s?: number;
+  /** It waits so long for the client, or until its session ends. */
+  delay_s?: number;
+  /** The session that it waits for, see `sessionIdOf`. */
+  session?: string;
+  /** It is published then, by any instance; absent while the connection lasts. */
+  due_at?: Date;
   /** The instance that publishes it instead of its own one, which was killed. */
   taken_by?: string;
   /** Names the message from the first attempt to publish it on. */
@@ -59,13 +67,33 @@ export async function deleteWill(db: Database, _id: string): Promise<void> {
   await willsIn(db).deleteOne({ _id });
 }
 
-/** The connection of a will, and the instance that has taken it. */
-export type WillRef = Pick<StoredWill, '_id' | 'taken_by'>;
+/** The connection of a will, its delay, and the instance that has taken it. */
+export type WillRef = Pick<StoredWill, '_id' | 'taken_by' | 'delay_s'>;
+
+const refOptions = { projection: { taken_by: 1, delay_s: 1 }, maxTimeMS: read_limit_ms } as const;
+
+/** Lets the will of a connection that has ended wait until `due_at`; it belongs to no instance any more. */
+export async function scheduleWill(db: Database, _id: string, due_at: Date): Promise<void> {
+  await willsIn(db).updateOne({ _id }, { $set: { due_at, instance: '' } });
+}
+
+/** Finds the wills that have waited long enough. */
+export function findDueWills(db: Database, now: Date): Promise<WillRef[]> {
+  return willsIn(db)
+    .find({ due_at: { $lte: now } }, refOptions)
+    .toArray();
+}
+
+/** Ends the wait of the wills of a session: they are dropped if it continues, and due if it has ended. */
+export async function endDelay(db: Database, session: string, isResumed: boolean): Promise<void> {
+  const waiting = { session, due_at: { $exists: true }, taken_by: { $exists: false } };
+  if (isResumed) await willsIn(db).deleteMany(waiting);
+  else await willsIn(db).updateMany(waiting, { $set: { due_at: new Date(0) } });
+}
 
 /** Finds the wills of an instance. */
 export function findWills(db: Database, instance: string): Promise<WillRef[]> {
-  const options = { projection: { taken_by: 1 }, maxTimeMS: read_limit_ms };
-  return willsIn(db).find({ instance }, options).toArray();
+  return willsIn(db).find({ instance }, refOptions).toArray();
 }
 
 /** Deletes the wills of an instance that stops. */

@@ -162,6 +162,30 @@ it('a disabled device loses its connection on the other', async () => {
   await client.closed();
 });
 
+it.each(['SIGKILL', 'SIGTERM'] as const)(
+  'what a member of a shared subscription has not acknowledged goes to another after %s',
+  async (signal) => {
+    const device = await b.device([`shared/${signal}`]);
+    const doomed = await processes.start();
+    const join = async (instance: MqttProcess) => {
+      const member = await instance.connect(device, { clientId: `${instance.pid} ${signal}`, protocolVersion: 5 });
+      expect(await member.subscribe(`$share/group/shared/${signal}`, 1)).toEqual([1]);
+      return member;
+    };
+    const [stays, goes] = [await join(b), await join(doomed)];
+    // it acknowledges nothing
+    goes.client.handleMessage = () => undefined;
+    const sender = await b.connect(device, { clientId: `sends-${signal}` });
+    for (let n = 0; n < 10; n++) await sender.publish(`shared/${signal}`, `${n}`);
+    await waitUntil(() => stays.messages.length === 5 && goes.messages.length > 0);
+    doomed.kill(signal);
+    await doomed.ended;
+    await waitUntil(() => stays.messages.length === 10);
+    expect(textsOf(stays)).toEqual(['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
+    await stays.end();
+  },
+);
+
 it('the will of a client is published once when its instance is killed, and not when the instance is stopped', async () => {
   const device = await b.device(['wills/#']);
   const spy = await b.connect(device, { clientId: 'spy' });

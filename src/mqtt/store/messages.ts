@@ -1,0 +1,35 @@
+import mongoose from 'mongoose';
+
+const { Binary } = mongoose.mongo;
+
+/** Additions of MQTT 5 to a message; absent in those of earlier versions. */
+export interface MessageOptions {
+  /** Properties that are passed on, encoded as they were received. */
+  properties?: Buffer | undefined;
+  /** After this time it is not delivered. */
+  expires_at?: Date | undefined;
+}
+
+/** Picks the options of a message that are there. */
+export function optionsOf({ properties, expires_at }: MessageOptions): MessageOptions {
+  return { ...(properties && { properties }), ...(expires_at && { expires_at }) };
+}
+
+/** Reports whether a message may not be delivered any more. @param now epoch milliseconds */
+export function isExpired({ expires_at }: { expires_at?: Date | undefined }, now: number): boolean {
+  return expires_at !== undefined && expires_at.getTime() <= now;
+}
+
+const toBuffer = (value: unknown) => (value instanceof Binary ? Buffer.from(value.value()) : Buffer.alloc(0));
+
+/** Replaces the payload and the properties of a document. */
+export function withBuffer<Message extends { payload: unknown; properties?: unknown }>(
+  message: Message,
+): Message & { payload: Buffer; properties?: Buffer } {
+  const { payload, properties } = message;
+  return {
+    ...message,
+    payload: toBuffer(payload),
+    ...(properties !== undefined && { properties: toBuffer(properties) }),
+  };
+}
