@@ -1,6 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
 import { readLines, readMessages } from '../../src/console/api/event-stream.js';
-import type { DeviceStatus } from '../../src/console/api/resources.js';
 import { chooseBearer, readPayload } from '../../src/console/api/tokens.js';
 import { findMeasure, groupByUnit, isCounter } from '../../src/console/charts/measures.js';
 import { findNumberPaths } from '../../src/console/charts/series.js';
@@ -9,11 +8,9 @@ import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { formatScalar, parseScalar } from '../../src/console/forms/scalars.js';
 import { findPieces, pickRecords, readColumns } from '../../src/console/import/file-pieces.js';
 import { compareLines } from '../../src/console/lib/compare.js';
-import { combine, describeCondition, judge } from '../../src/console/lib/conditions.js';
+import { combine, describeCondition, isComplete, judge } from '../../src/console/lib/conditions.js';
 import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/lib/encode.js';
 import { valueAt } from '../../src/console/lib/paths.js';
-import { groupLateDevices } from '../../src/console/overview/late-groups.js';
-import { countStatusChanges } from '../../src/console/overview/status-count.js';
 
 describe('the changes of a form', () => {
   it('are the fields that differ, null for those that were removed', () => {
@@ -37,69 +34,6 @@ describe('the changes of a form', () => {
     const mine = { name: 'z', description: 'y', sensor: 'd' };
     expect(findConflicts(base, theirs, mine)).toEqual([{ field: 'name', base: 'a', theirs: 'x', mine: 'z' }]);
   });
-});
-
-describe('the change of statuses over a day', () => {
-  const none = { gained: 0, lost: 0 };
-  const event = (id: number, type: string, id_developer: string, from?: DeviceStatus, to?: DeviceStatus) => ({
-    id: String(id).padStart(18, '0'),
-    at: id,
-    type: `device.${type}`,
-    id_developer,
-    ...(from && to && { data: { from, to } }),
-  });
-
-  it('compares the first and the last status of each device, whatever the order of the events', () => {
-    const events = [
-      event(4, 'status_changed', 'b', 'no_data', 'ok'),
-      event(1, 'status_changed', 'a', 'ok', 'no_data'),
-      event(3, 'status_changed', 'a', 'no_data', 'disconnected'),
-      event(2, 'status_changed', 'b', 'ok', 'no_data'),
-    ];
-    expect(countStatusChanges(events)).toEqual({
-      ok: { gained: 0, lost: 1 },
-      no_data: none,
-      no_status: none,
-      disconnected: { gained: 1, lost: 0 },
-    });
-  });
-
-  it('counts new devices as gained, and deleted ones as lost where their status is known', () => {
-    const events = [
-      event(1, 'created', 'new'),
-      event(2, 'status_changed', 'new', 'disconnected', 'no_status'),
-      event(3, 'created', 'silent'),
-      event(4, 'status_changed', 'gone', 'ok', 'no_data'),
-      event(5, 'deleted', 'gone'),
-      event(6, 'deleted', 'unknown'),
-      event(7, 'created', 'brief'),
-      event(8, 'deleted', 'brief'),
-    ];
-    expect(countStatusChanges(events)).toEqual({
-      ok: { gained: 0, lost: 1 },
-      no_data: none,
-      no_status: { gained: 1, lost: 0 },
-      disconnected: { gained: 1, lost: 0 },
-    });
-  });
-});
-
-it('groups late devices that would be equal rows, and leaves out those in time', () => {
-  const device = (name: string, id_group: string, stream_due_at: number) =>
-    ({ id_developer: `${name}@demo`, name, version: 0, status: 'no_data', id_group, stream_due_at }) as const;
-  const devices = [
-    device('a', 'Hall@demo', 1000),
-    device('b', 'Hall@demo', 1010),
-    device('c', 'Yard@demo', 1010),
-    device('d', 'Hall@demo', 90_000),
-    device('e', 'Hall@demo', 100_001),
-  ];
-  const groups = groupLateDevices(devices, 100_000).map((group) => [group.place, group.since, group.devices.length]);
-  expect(groups).toEqual([
-    ['Hall@demo', 1000, 2],
-    ['Yard@demo', 1010, 1],
-    ['Hall@demo', 90_000, 1],
-  ]);
 });
 
 describe('the comparison of two files', () => {
@@ -221,6 +155,7 @@ it.each([
   [{ path: 'mode', op: '=', value: 'off' }, { mode: 'off' }, true],
   [{ path: 'bar', op: '!=', value: 8 }, { rpm: 1 }, undefined],
   [{ path: 'bar', op: '!=', value: 8 }, undefined, false],
+  [{ path: 'bar', op: '', value: 8 }, { bar: 1 }, undefined],
   [{ status: ['no_status'] }, undefined, true],
   [{ absent: 'bar', minutes: 5 }, { bar: 1 }, false],
   [{ absent: 'bar', minutes: 5 }, { rpm: 1 }, undefined],
@@ -228,6 +163,19 @@ it.each([
 ])('judges the condition %j by the last data %j, received two minutes ago', (condition, data, holds) => {
   const device = { status: 'no_status', created_at: 0, last_stream_at: 880, ...(data && { latest: { data } }) };
   expect(judge(condition, device, 1000)).toBe(holds);
+});
+
+it.each([
+  [{ path: 'bar', op: '!=', value: 0 }, true],
+  [{ path: 'bar', op: '=>', value: 8 }, false],
+  [{ path: 'bar', op: '>' }, false],
+  [{ path: '', op: '>', value: 8 }, false],
+  [{ status: [] }, false],
+  [{ absent: 'bar' }, false],
+  [{ absent: 'bar', minutes: 5 }, true],
+  [{}, false],
+])('tells whether the condition %j is complete', (condition, complete) => {
+  expect(isComplete(condition)).toBe(complete);
 });
 
 it.each([

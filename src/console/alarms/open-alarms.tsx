@@ -18,6 +18,7 @@ import { renderAlarm } from './columns.js';
 const template = '/alarms/';
 export const open_states = 'active,acknowledged';
 const refetch_ms = 10_000;
+const counts_ms = 30_000;
 /** Alarms of each severity. */
 const max_shown = 100;
 
@@ -117,6 +118,7 @@ export function AlarmTable({ alarms, isOfDevice = false, isPreview = false }: Al
           keyOf={keyOf}
           selection={rowAction && !isPreview ? { selected, onSelect: setSelected } : undefined}
           rowAction={isPreview ? undefined : rowAction}
+          isDense
         />
       )}
       {chosen.length > 0 && (
@@ -136,7 +138,7 @@ export function AlarmTable({ alarms, isOfDevice = false, isPreview = false }: Al
 /** Counts the open alarms by severity. */
 export function useOpenCounts(): Counts | undefined {
   const isOffered = useSession().can('GET', `${template}counts/`);
-  return useCounts(template, 'severity', { state: open_states }, { refetch_ms, enabled: isOffered });
+  return useCounts(template, 'severity', { state: open_states }, { refetch_ms: counts_ms, enabled: isOffered });
 }
 
 /** The numbers of open alarms by severity, with a link to them; nothing without any. */

@@ -3,7 +3,7 @@ import { type Query, request } from '../api/client.js';
 import type { ListAnswer } from '../api/list-answer.js';
 import { countOf, type Entry } from '../api/resources.js';
 import { queryOfScope } from '../api/rule-scope.js';
-import { type Condition, combine, type Judged, judge } from '../lib/conditions.js';
+import { type Condition, combine, isComplete, type Judged, judge } from '../lib/conditions.js';
 import { formatNumber } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';
 import { Button } from '../ui/button.js';
@@ -53,14 +53,16 @@ async function tryRule(rule: Entry): Promise<Preview> {
 export function RulePreview({ rule }: { rule: Entry }) {
   const preview = useMutation({ mutationFn: () => tryRule(rule) });
   const isCurrent = preview.data?.rule === JSON.stringify(rule);
-  const hasConditions = Array.isArray(rule.conditions) && rule.conditions.length > 0;
+  const conditions = Array.isArray(rule.conditions) ? (rule.conditions as Condition[]) : [];
+  const isReady = conditions.length > 0 && conditions.every(isComplete);
   return (
     <fieldset>
       <legend>Preview</legend>
       <div className="row">
-        <Button disabled={!hasConditions || preview.isPending} onClick={() => preview.mutate()}>
+        <Button disabled={!isReady || preview.isPending} onClick={() => preview.mutate()}>
           Which devices now?
         </Button>
+        {!isReady && <p className="help">Complete the conditions first.</p>}
       </div>
       <Failure error={preview.error} />
       <div role="status">{isCurrent && preview.data && <Outcome preview={preview.data} />}</div>

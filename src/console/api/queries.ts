@@ -14,6 +14,7 @@ import { type Query, request } from './client.js';
 import { describeError, isKeyRejected, isTemporary, RequestError } from './errors.js';
 import { dropRejected } from './key-store.js';
 import type { ListAnswer } from './list-answer.js';
+import { filtersOfStatus } from './resources.js';
 
 /** Path that shows the key itself; the first request after the sign-in. */
 export const self_path = '/self/';
@@ -95,6 +96,21 @@ export function useCounts(path: string, by: string, query: Query = {}, options: 
     const counts = new Map(data.result.map((row) => [row[by], Number(row.count)]));
     return { total: data.total_documents, of: (value) => counts.get(value) ?? 0 };
   }, [data, by]);
+}
+
+/** Reads the numbers of devices by status as it is shown. */
+export function useStatusCounts(query: Query = {}, options: Options = {}): Counts | undefined {
+  const counts = useCounts('/devices/', 'status', query, options);
+  const late = counts?.of('no_status') ?? 0;
+  const isAsked = late > 0 && options.enabled !== false;
+  const stopped = useCount(
+    '/devices/',
+    { ...query, ...filtersOfStatus('no_status') },
+    { ...options, enabled: isAsked },
+  );
+  if (counts === undefined || (late > 0 && stopped === undefined)) return undefined;
+  const shown: Readonly<Record<string, number>> = { no_status: stopped ?? 0, data_only: late - (stopped ?? 0) };
+  return { total: counts.total, of: (status) => (late > 0 ? shown[status] : undefined) ?? counts.of(status) };
 }
 
 interface MutationOptions<Input, Result> {

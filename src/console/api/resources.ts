@@ -105,11 +105,34 @@ export function describeAlarms(alarms: OpenAlarms): string {
 }
 
 export type DeviceStatus = Device['status'];
+/** From the best to the worst. */
 export const statuses = ['ok', 'no_data', 'no_status', 'disconnected'] as const satisfies DeviceStatus[];
 
-export const statusLabels: Readonly<Record<DeviceStatus, string>> = {
+/** Statuses as people see them: a device that sends data, and has never sent a status, is well. */
+export type ShownStatus = DeviceStatus | 'data_only';
+export const shownStatuses = [
+  'ok',
+  'data_only',
+  'no_data',
+  'no_status',
+  'disconnected',
+] as const satisfies ShownStatus[];
+
+export const statusLabels: Readonly<Record<ShownStatus, string>> = {
   ok: 'OK',
+  data_only: 'OK, sends no status',
   no_data: 'Data late',
   no_status: 'Status late',
   disconnected: 'Disconnected',
 };
+
+/** The status of a device as it is shown. */
+export function shownStatusOf({ status, last_status_at }: Partial<Device> | Entry): ShownStatus {
+  return status === 'no_status' && last_status_at === undefined ? 'data_only' : (status as DeviceStatus);
+}
+
+/** The filters of the devices with a status as it is shown; no filter leaves out those that have sent a status. */
+export function filtersOfStatus(status: ShownStatus): Readonly<Record<string, string>> {
+  if (status === 'data_only') return { status: 'no_status', sort: 'status_due_at' };
+  return { status, ...(status === 'no_status' && { _t: 'sta' }) };
+}

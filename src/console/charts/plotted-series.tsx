@@ -94,10 +94,12 @@ export function PlottedSeries({ series, paths, measures, marks, label, timeZone,
       element,
     );
     plot.current = created;
+    const unlisten = listenToTouch(created, (from, to) => latest.current.onZoom(from, to));
     const observer = new ResizeObserver(() => created.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
     return () => {
       observer.disconnect();
+      unlisten();
       created.destroy();
     };
   }, [names, timeZone, scheme, sync, hasTimes, height, min, max]);
@@ -135,6 +137,37 @@ function zoom(plot: UPlot, onZoom: (from: number, to: number) => void): void {
   const [from, to] = [Math.floor(plot.posToVal(left, 'x')), Math.ceil(plot.posToVal(left + width, 'x'))];
   plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
   if (to > from) onZoom(from, to);
+}
+
+/** Lets a finger select a span, as uPlot hears a mouse only. @returns a function that ends this */
+function listenToTouch(plot: UPlot, onZoom: PlottedSeriesProps['onZoom']): () => void {
+  const listeners = new AbortController();
+  let start: number | undefined;
+  const listen = (type: 'pointerdown' | 'pointermove' | 'pointerup' | 'pointercancel', on: (left: number) => void) =>
+    plot.over.addEventListener(
+      type,
+      ({ pointerType, clientX }) => {
+        if (pointerType !== 'mouse') on(clientX - plot.over.getBoundingClientRect().left);
+      },
+      { signal: listeners.signal },
+    );
+  const select = (left: number, width: number) =>
+    plot.setSelect({ left, width, top: 0, height: plot.over.clientHeight }, false);
+  listen('pointerdown', (left) => {
+    start = left;
+  });
+  listen('pointermove', (left) => {
+    if (start !== undefined) select(Math.min(start, left), Math.abs(left - start));
+  });
+  listen('pointerup', () => {
+    start = undefined;
+    zoom(plot, onZoom);
+  });
+  listen('pointercancel', () => {
+    start = undefined;
+    select(0, 0);
+  });
+  return () => listeners.abort();
 }
 
 interface PlotOptions {

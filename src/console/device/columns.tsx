@@ -1,6 +1,6 @@
 import { useMemo } from 'react';
 import { useModels } from '../api/models.js';
-import type { OpenAlarms } from '../api/resources.js';
+import { type OpenAlarms, shownStatusOf } from '../api/resources.js';
 import { fieldOf, findMeasuredPaths, lastValueOf, type MeasuredPath } from '../charts/measured-paths.js';
 import { useNow } from '../lib/clock.js';
 import { formatDuration, formatTime, labelOf } from '../lib/format.js';
@@ -15,10 +15,10 @@ const noColumns: DeviceColumns = { requested: [], shown: [] };
 const statusColumn: RequestedColumn = {
   field: 'status',
   label: labelOf('status'),
-  fields: ['status', 'alarms'],
-  render: ({ status, alarms }) => (
+  fields: ['status', 'last_status_at', 'alarms'],
+  render: ({ alarms, ...device }) => (
     <span className="row">
-      <StatusBadge status={status} />
+      <StatusBadge status={shownStatusOf(device)} />
       <AlarmBadges alarms={alarms as OpenAlarms | undefined} />
     </span>
   ),

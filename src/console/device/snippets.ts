@@ -62,8 +62,8 @@ const url = ${quote(streamsUrl(access))};
 const headers = { 'service.apikey': ${quote(access.key)}, 'Content-Type': 'application/json' };
 setInterval(async () => {
   const data = { temperature: 20 + 2 * Math.random() };
-  const { status } = await fetch(url, { method: 'POST', headers, body: JSON.stringify({ data }) });
-  console.log(status, data);
+  const sent = fetch(url, { method: 'POST', headers, body: JSON.stringify({ data }) });
+  console.log(await sent.then(({ status }) => status, ({ message }) => message), data);
 }, 2000);`;
 }
 

@@ -3,6 +3,7 @@ import { type Query, request, send } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
 import type { StatusAnswer } from '../api/interface.js';
 import type { ListAnswer } from '../api/list-answer.js';
+import { useModels } from '../api/models.js';
 import { useApiMutation, useList } from '../api/queries.js';
 import { countOf, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
@@ -141,9 +142,16 @@ function FirstRows({ type, filters, body = {} }: FirstRowsProps) {
   const { entryOf } = useSession();
   const changed = Object.keys(body);
   const { properties = {} } = entryOf(type.list_path);
-  const query = { ...filters, max: max_rows, fields: ['id_developer', 'name', ...changed].join(',') };
+  const fields = ['id_developer', 'name', ...(properties.id_model ? ['id_model'] : []), ...changed];
+  const query = { ...filters, max: max_rows, fields: fields.join(',') };
   const { data } = useList<StoredObject>(type.list_path, query, { isStatic: true });
+  const models = useModels({ enabled: 'properties' in body && properties.id_model !== undefined });
   if (data === undefined) return null;
+  /** What a field becomes: a device keeps the properties of its model. */
+  const valueAfter = (field: string, { id_model }: StoredObject) => {
+    const model = models.data?.result.find(({ id_developer }) => id_developer === id_model);
+    return field === 'properties' && model ? { ...(model.properties ?? {}), ...(body[field] ?? {}) } : body[field];
+  };
   return (
     <Table
       caption={data.total_documents > max_rows ? `The first ${max_rows}` : 'All of them'}
@@ -156,7 +164,7 @@ function FirstRows({ type, filters, body = {} }: FirstRowsProps) {
           render: (object: StoredObject) => (
             <>
               <Value field={field} value={object[field]} schema={properties[field]} /> →{' '}
-              <Value field={field} value={body[field]} schema={properties[field]} />
+              <Value field={field} value={valueAfter(field, object)} schema={properties[field]} />
             </>
           ),
         })),

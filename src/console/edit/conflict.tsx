@@ -12,22 +12,20 @@ interface ConflictProps {
   /** The object as it is stored now. */
   theirs: Values;
   changes: Values;
+  /** Those that people edit; default: all. */
+  fields?: readonly string[];
   error: unknown;
   /** Saves the remaining changes on top of the newer version. */
   onResolve(changes: Values): void;
   onClose(): void;
 }
 
-/** Fields that change with every update. */
-const derived = new Set(['version', 'updated_at', 'updater', 'status']);
-
 /** Shows the changes of both sides, and lets people choose field by field. */
-export function ConflictDialog({ base, theirs, changes, error, onResolve, onClose }: ConflictProps) {
+export function ConflictDialog({ base, theirs, changes, error, onResolve, onClose, ...props }: ConflictProps) {
   const conflicts = findConflicts(base, theirs, changes);
   const [kept, setKept] = useState<ReadonlySet<string>>(new Set());
-  const untouched = Object.keys({ ...base, ...theirs }).filter(
-    (field) => !(field in changes) && !isDeepEqual(base[field], theirs[field]) && !derived.has(field),
-  );
+  const { fields = Object.keys({ ...base, ...theirs }) } = props;
+  const untouched = fields.filter((field) => !(field in changes) && !isDeepEqual(base[field], theirs[field]));
 
   function save(): void {
     const dropped = conflicts.filter(({ field }) => !kept.has(field)).map(({ field }) => field);

@@ -74,6 +74,7 @@ export function EditForm({ type, object, fields, onSaved, onCancel, children }: 
         <ConflictDialog
           {...collision}
           base={base}
+          fields={fieldsOf(schema)}
           error={save.error}
           onClose={() => setCollision(undefined)}
           onResolve={(changes) => save.mutate({ changes, version: collision.theirs.version })}

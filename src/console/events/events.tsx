@@ -18,7 +18,7 @@ import { columnsOf, StatusBadge, Value } from '../ui/value.js';
 const template = '/events/';
 const live_template = '/events/live/';
 const max_live_events = 200;
-const refetch_ms = 10_000;
+const refetch_ms = 30_000;
 const max_latest_events = 8;
 
 const render = {

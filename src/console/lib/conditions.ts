@@ -44,8 +44,16 @@ export function judge(
   if (device.latest === undefined) return false;
   if (last === undefined) return undefined;
   const compare = comparisons[String(op)];
-  if (compare === undefined) return (last === value) === (op === '=');
+  if (compare === undefined) return op === '=' || op === '!=' ? (last === value) === (op === '=') : undefined;
   return typeof last === 'number' && typeof value === 'number' && compare(last, value);
+}
+
+/** Reports whether a condition of a form has all that it needs, with a comparison that there is. */
+export function isComplete({ path, op, value, status, absent, minutes }: Condition): boolean {
+  if (Array.isArray(status)) return status.length > 0;
+  if (absent !== undefined) return Number(minutes) > 0;
+  const isKnown = op === '=' || op === '!=' || Object.hasOwn(comparisons, String(op));
+  return typeof path === 'string' && path !== '' && isKnown && value !== undefined && value !== null;
 }
 
 /** Combines conditions: with `any` one has to hold, else all. */

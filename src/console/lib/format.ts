@@ -1,6 +1,7 @@
 const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
 const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' });
+/** In the language of the page. */
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
 
 const steps = [
   ['day', 86_400],

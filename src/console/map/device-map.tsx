@@ -7,7 +7,7 @@ import { feature } from 'topojson-client';
 import type { Topology } from 'topojson-specification';
 import outlineUrl from 'world-atlas/countries-110m.json?url';
 import { pageSettings } from '../api/page-settings.js';
-import { describeAlarms, severities, statuses } from '../api/resources.js';
+import { describeAlarms, severities, shownStatuses } from '../api/resources.js';
 import { useScheme } from '../ui/theme.js';
 import type { Circle } from './circle.js';
 import type { Place } from './device-places.js';
@@ -232,7 +232,7 @@ function updateMarkers({ map, layer, clusters, shown, onOpen, readValues }: Draw
 }
 
 function clusterMarker(lat: number, lon: number, count: number, counts: Counts): leaflet.Marker {
-  const worst = statuses.toReversed().find((status) => (counts[status] ?? 0) * 10 >= count) ?? 'ok';
+  const worst = shownStatuses.toReversed().find((status) => (counts[status] ?? 0) * 10 >= count) ?? 'ok';
   const text = document.createElement('span');
   text.textContent = count >= 10_000 ? `${Math.round(count / 1000)}k` : String(count);
   const size = count < 10 ? 30 : count < 1000 ? 38 : 46;

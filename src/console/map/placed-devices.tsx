@@ -7,7 +7,7 @@ import { formatNumber } from '../lib/format.js';
 import { Failure, Loading } from '../ui/feedback.js';
 import { ReadAt } from '../ui/value.js';
 import type { Circle } from './circle.js';
-import { loadPlaces } from './device-places.js';
+import { loadPlaces, type Places } from './device-places.js';
 import { readLastValues } from './last-values.js';
 
 const DeviceMap = lazy(() => import('./device-map.js').then(({ DeviceMap: component }) => ({ default: component })));
@@ -16,7 +16,7 @@ interface PlacedDevicesProps {
   label?: string;
   query: Query;
   max_devices: number;
-  /** Beside other things on a page: read again once a minute. */
+  /** Beside other things on a page: seldom read again. */
   isPreview?: boolean;
   /** A preview is read again only after this has changed. */
   since?: string | undefined;
@@ -26,10 +26,16 @@ interface PlacedDevicesProps {
   onDraw?(circle: Circle): void;
 }
 
+/** Says how many devices are drawn, and among how many these were looked for. */
+function describePlaces({ places, read, total }: Places): string {
+  const text = `${formatNumber(places.length)} ${places.length === 1 ? 'device' : 'devices'} with a place`;
+  return read < total ? `${text}, among the first ${formatNumber(read)} of ${formatNumber(total)}` : text;
+}
+
 const nothing: never[] = [];
 /** So many devices are read again with each refresh of the page; more take longer, and are read once a minute. */
 const max_refreshed = 5000;
-const [refresh_ms, slow_refresh_ms] = [10_000, 60_000];
+const [refresh_ms, slow_refresh_ms, preview_refresh_ms] = [10_000, 60_000, 300_000];
 
 /** The devices that match a filter on a map, with the progress of reading them. */
 export function PlacedDevices({
@@ -45,11 +51,12 @@ export function PlacedDevices({
   const onProgress = (loaded: number, total: number) => setProgress({ loaded, total });
   const { data, dataUpdatedAt, error, refetch } = useQuery({
     queryKey: ['places', query, max_devices],
-    queryFn: async ({ signal }) => ({ since, places: await loadPlaces({ query, max_devices, signal, onProgress }) }),
+    queryFn: async ({ signal }) => ({ since, ...(await loadPlaces({ query, max_devices, signal, onProgress })) }),
     staleTime: refresh_ms,
     refetchInterval({ state }) {
       if (isPreview && since !== undefined && state.data?.since === since) return false;
-      return isPreview || (state.data?.places.length ?? 0) > max_refreshed ? slow_refresh_ms : refresh_ms;
+      if (isPreview) return preview_refresh_ms;
+      return (state.data?.read ?? 0) > max_refreshed ? slow_refresh_ms : refresh_ms;
     },
   });
   const open = useCallback(
@@ -68,7 +75,7 @@ export function PlacedDevices({
         <p role="status">
           {data === undefined
             ? `Reading devices: ${formatNumber(progress.loaded)} of ${formatNumber(progress.total)}`
-            : `${formatNumber(data.places.length)} ${data.places.length === 1 ? 'device' : 'devices'} with a place`}
+            : describePlaces(data)}
         </p>
         {data !== undefined && since === undefined && <ReadAt at_ms={dataUpdatedAt} />}
       </div>

@@ -1,8 +1,15 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { pathOf } from '../api/client.js';
-import { useCounts, useGet } from '../api/queries.js';
-import { findType, parentFields, type ResourceType, type StoredObject, statuses } from '../api/resources.js';
+import { useGet, useStatusCounts } from '../api/queries.js';
+import {
+  filtersOfStatus,
+  findType,
+  parentFields,
+  type ResourceType,
+  type StoredObject,
+  shownStatuses,
+} from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { DeleteDialog } from '../edit/delete-dialog.js';
 import { EditForm } from '../edit/edit-form.js';
@@ -69,15 +76,16 @@ function DeviceFacts({ device }: { device: StoredObject }) {
 /** The devices below an object by status, and where they are. */
 function DevicesBelow({ type, id }: { type: ResourceType; id: string }) {
   const query = { [`id_${type.name}`]: id };
-  const counts = useCounts('/devices/', 'status', query, { refetch_ms });
+  const counts = useStatusCounts(query, { refetch_ms });
   if (counts === undefined) return null;
   if (counts.total === 0) return <p className="muted">No devices below.</p>;
+  const shown = shownStatuses.filter((status) => status !== 'data_only' || counts.of(status) > 0);
   return (
     <div className="stack">
       <ul className="row" aria-label="Devices below by status">
-        {statuses.map((status) => (
+        {shown.map((status) => (
           <li key={status}>
-            <Link to="/$plural" params={{ plural: 'devices' }} search={{ ...query, status }}>
+            <Link to="/$plural" params={{ plural: 'devices' }} search={{ ...query, ...filtersOfStatus(status) }}>
               {formatNumber(counts.of(status))} <StatusBadge status={status} />
             </Link>
           </li>

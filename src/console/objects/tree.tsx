@@ -8,7 +8,8 @@ import {
   type OpenAlarms,
   type ResourceType,
   type StoredObject,
-  statuses,
+  shownStatuses,
+  shownStatusOf,
 } from '../api/resources.js';
 import { formatNumber } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
@@ -20,7 +21,7 @@ const page_size = 50;
 const refetch_ms = 10_000;
 const max_page_size = 1000;
 const max_counts = 1000;
-const device_fields = 'id_developer,name,enabled,status,alarms';
+const device_fields = 'id_developer,name,enabled,status,last_status_at,alarms';
 
 /** The key of an object in addresses: its type and identifier. */
 export function keyOf({ plural }: ResourceType, id: string): string {
@@ -121,7 +122,7 @@ function TreeNode({ type, object, siblings }: TreeNodeProps) {
           ) : (
             <>
               <AlarmBadges alarms={object.alarms as OpenAlarms | undefined} />
-              <StatusBadge status={object.status} />
+              <StatusBadge status={shownStatusOf(object)} />
             </>
           )}
         </span>
@@ -146,9 +147,13 @@ interface Branch {
 }
 
 /** Counts what is below an object by the values of a field. All siblings share one request. */
-function useBranchCounts(path: string, { field, id, by, query }: Branch): Readonly<Record<string, number>> {
+function useBranchCounts(
+  path: string,
+  { field, id, by, query }: Branch,
+  enabled = true,
+): Readonly<Record<string, number>> {
   const counted = { by: `${field},${by}`, ...query, max: max_counts };
-  const { data } = useList<Record<string, unknown>>(path, counted, { refetch_ms });
+  const { data } = useList<Record<string, unknown>>(path, counted, { refetch_ms, enabled });
   const rows = (data?.result ?? []).filter((row) => row[field] === id);
   return Object.fromEntries(rows.map((row) => [String(row[by]), Number(row.count)]));
 }
@@ -163,14 +168,22 @@ interface BranchCountsProps {
 function BranchCounts({ type, object: { id_developer: id, name }, siblings }: BranchCountsProps) {
   const field = `id_${type.name}`;
   const devices = useBranchCounts('/devices/counts/', { field, id, by: 'status', query: siblings });
+  // those that have stopped to send a status, as no filter selects those that have never sent one
+  const stopped = useBranchCounts(
+    '/devices/counts/',
+    { field, id, by: 'status', query: { ...siblings, _t: 'sta' } },
+    (devices.no_status ?? 0) > 0,
+  );
+  const { no_status = 0 } = stopped;
+  const shown: Record<string, number> = { ...devices, no_status, data_only: (devices.no_status ?? 0) - no_status };
   const query = { ...siblings, state: open_states };
   const alarms = useBranchCounts('/alarms/counts/', { field, id, by: 'severity', query });
   const device = findType('devices');
   return (
     <>
       <AlarmBadges alarms={alarms} of={name} />
-      {statuses.map((status) => {
-        const count = devices[status] ?? 0;
+      {shownStatuses.map((status) => {
+        const count = shown[status] ?? 0;
         return (
           count > 0 &&
           device && (

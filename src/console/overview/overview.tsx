@@ -1,30 +1,26 @@
 import './overview.css';
-import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { OpenAlarmCounts } from '../alarms/open-alarms.js';
 import { useHasRules, WorstAlarms } from '../alarms/worst-alarms.js';
-import { type Counts, type Freshness, useCount, useCounts } from '../api/queries.js';
-import { type Entry, resourceTypes, statuses } from '../api/resources.js';
-import { useReadable, useSession } from '../api/session.js';
+import { type Counts, type Freshness, useCount, useGet, useStatusCounts } from '../api/queries.js';
+import { type Entry, filtersOfStatus, type ShownStatus, shownStatuses } from '../api/resources.js';
+import { useSession } from '../api/session.js';
 import { LatestEvents, useLatestEvents } from '../events/events.js';
-import { useNow } from '../lib/clock.js';
 import { formatNumber } from '../lib/format.js';
 import { PlacedDevices } from '../map/placed-devices.js';
-import { ListLink } from '../ui/address.js';
 import { Loading } from '../ui/feedback.js';
 import { Page, Panel } from '../ui/page.js';
 import { ReadAt, StatusBadge } from '../ui/value.js';
 import { FirstRun } from './first-run.js';
-import { LateCauses, LateDevices } from './late-devices.js';
-import { loadStatusEvents, type StatusEvents } from './status-changes.js';
-import { countStatusChanges, type StatusChange } from './status-count.js';
+import { LateDevices } from './late-devices.js';
 
-const refresh_ms = 10_000;
+const refresh_ms = 30_000;
 const max_previewed_devices = 5000;
 const minute_s = 60;
-const day_s = 86_400;
+const rate_path = '/streams/rate/';
+const line_height = 20;
 
-/** Devices by status, the numbers of all objects, and what needs attention: alarms where there are rules, else late devices. */
+/** Devices by status, and what needs attention: alarms where there are rules, else late devices. */
 export function Overview() {
   const { can } = useSession();
   const hasEvents = can('GET', '/events/');
@@ -32,7 +28,7 @@ export function Overview() {
   const fresh = useFreshness(events.data?.result);
   const isEnabled = can('GET', '/projects/') && fresh.ofObjects.enabled !== false;
   const projects = useCount('/projects/', {}, { ...fresh.ofObjects, enabled: isEnabled });
-  const statusCounts = useCounts('/devices/', 'status', {}, fresh.ofDevices);
+  const statusCounts = useStatusCounts({}, fresh.ofDevices);
   const hasRules = useHasRules(fresh.ofObjects);
   const isEmpty = projects === 0 && statusCounts?.total === 0;
   return (
@@ -44,15 +40,8 @@ export function Overview() {
           <StatusTiles counts={statusCounts} />
           <div className="columns">
             <div className="stack">
-              {hasRules === true && (
-                <>
-                  <WorstAlarms fresh={fresh.ofDevices} />
-                  <Panel title="Late devices">
-                    <LateCauses counts={statusCounts} />
-                  </Panel>
-                </>
-              )}
-              {hasRules === false && <LateDevices counts={statusCounts} fresh={fresh.ofDevices} />}
+              {hasRules === true && <WorstAlarms fresh={fresh.ofDevices} />}
+              {hasRules === false && <LateDevices fresh={fresh.ofDevices} />}
               {hasRules === undefined && <Loading height="24rem" />}
               {hasEvents && <LatestEvents />}
             </div>
@@ -69,7 +58,6 @@ export function Overview() {
                   )}
                 </div>
               </Panel>
-              <ObjectCounts devices={statusCounts?.total} fresh={fresh.ofObjects} />
             </div>
           </div>
         </div>
@@ -94,47 +82,36 @@ function useFreshness(events: readonly Entry[] | undefined): { ofDevices: Freshn
   };
 }
 
-/** One function, so that events are counted again only when they change. */
-const countChanges = (events: StatusEvents) => events && countStatusChanges(events.flat());
+/** What is late, of the statuses that are not well. */
+const causes: Partial<Record<ShownStatus, string>> = {
+  no_data: 'sent a status in time, but no data',
+  no_status: 'sent data in time, but no status any more',
+  disconnected: 'sent neither data nor a status in time',
+};
 
 function StatusTiles({ counts }: { counts: Counts | undefined }) {
   const { can } = useSession();
-  const hasEvents = can('GET', '/events/');
-  const { data: changes } = useQuery({
-    queryKey: ['status changes'],
-    queryFn: ({ signal, client, queryKey }) =>
-      loadStatusEvents(Math.floor(Date.now() / 1000) - day_s, client.getQueryData<StatusEvents>(queryKey), signal),
-    select: countChanges,
-    enabled: hasEvents,
-    refetchInterval: minute_s * 1000,
-    staleTime: minute_s * 1000,
-  });
+  const dataOnly = counts?.of('data_only') ?? 0;
   return (
     <ul className="tiles" aria-label="Devices by status">
-      {statuses.map((status) => (
-        <li key={status}>
-          <Link to="/$plural" params={{ plural: 'devices' }} search={{ status }} className="card tile">
-            <BigNumber value={counts?.of(status)} />
-            <StatusBadge status={status} />
-            {hasEvents && <Change change={changes?.[status]} isUnknown={changes === null} />}
-          </Link>
-        </li>
-      ))}
-      {can('GET', '/streams/') && <StreamsPerMinute />}
+      {shownStatuses
+        .filter((status) => status !== 'data_only' || dataOnly > 0)
+        .map((status) => (
+          <li key={status}>
+            <Link
+              to="/$plural"
+              params={{ plural: 'devices' }}
+              search={filtersOfStatus(status)}
+              className="card tile"
+              title={causes[status]}
+            >
+              <BigNumber value={counts?.of(status)} />
+              <StatusBadge status={status} />
+            </Link>
+          </li>
+        ))}
+      {can('GET', rate_path) && <StreamsPerMinute />}
     </ul>
-  );
-}
-
-/** The devices that have come to a status and left it since this time yesterday. */
-function Change({ change, isUnknown }: { change: StatusChange | undefined; isUnknown: boolean }) {
-  if (change === undefined) return <span className="change muted">{isUnknown ? 'many changes today' : '…'}</span>;
-  const { gained, lost } = change;
-  if (gained === 0 && lost === 0) return <span className="change muted">as yesterday</span>;
-  return (
-    <span className="change muted">
-      {gained > 0 && <strong>+{formatNumber(gained)}</strong>} {lost > 0 && <strong>−{formatNumber(lost)}</strong>}{' '}
-      since yesterday
-    </span>
   );
 }
 
@@ -142,36 +119,26 @@ function BigNumber({ value }: { value: number | undefined }) {
   return <span className="number">{value === undefined ? '…' : formatNumber(value)}</span>;
 }
 
-/** Streams received in the last whole minute; the bounds move only with the minute, so that the answer can be reused. */
+/** Numbers of streams by minute of receipt. */
+interface StreamRate {
+  counts: readonly number[];
+}
+
+/** Streams received in the last whole minute, and a line of the last hour. */
 function StreamsPerMinute() {
-  const minute = useNow(minute_s);
-  const query = { created_at_from: minute - minute_s, created_at_to: minute - 1 };
+  const counts = useGet<StreamRate>(rate_path, {}, { refetch_ms: minute_s * 1000 }).data?.counts;
+  const top = Math.max(1, ...(counts ?? []));
+  const points = counts?.map((count, index) => `${index},${(1 - count / top) * line_height}`).join(' ');
   return (
     <li>
       <Link to="/streams" className="card tile">
-        <BigNumber value={useCount('/streams/', query)} />
+        <BigNumber value={counts?.at(-1)} />
         <span>streams in the last minute</span>
+        <svg className="rate" viewBox={`0 0 ${minute_s - 1} ${line_height}`} preserveAspectRatio="none" role="img">
+          <title>{counts && `Last hour: up to ${formatNumber(Math.max(...counts))} a minute`}</title>
+          <polyline points={points} />
+        </svg>
       </Link>
     </li>
   );
-}
-
-function ObjectCounts({ devices, fresh }: { devices: number | undefined; fresh: Freshness }) {
-  const types = useReadable(resourceTypes);
-  return (
-    <Panel title="Objects">
-      <ul className="counts">
-        {types.map(({ plural, title, list_path }) => (
-          <li key={plural}>
-            <ListLink plural={plural}>{title}</ListLink>
-            {plural === 'devices' ? <BigNumber value={devices} /> : <Count path={list_path} fresh={fresh} />}
-          </li>
-        ))}
-      </ul>
-    </Panel>
-  );
-}
-
-function Count({ path, fresh }: { path: string; fresh: Freshness }) {
-  return <BigNumber value={useCount(path, {}, fresh)} />;
 }

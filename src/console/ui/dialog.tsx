@@ -17,6 +17,8 @@ export function Dialog({ title, onClose, children, isWide = false }: DialogProps
   useEffect(() => {
     const dialog = ref.current;
     dialog?.showModal();
+    // not on the button that closes it, which a space would press
+    dialog?.querySelector<HTMLElement>('input, select, textarea')?.focus();
     return () => dialog?.close();
   }, []);
   return (

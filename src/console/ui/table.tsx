@@ -19,6 +19,8 @@ interface TableProps<T> {
   sorting?: Sorting;
   selection?: Selection | undefined;
   rowAction?: ((entry: T) => ReactNode) | undefined;
+  /** Rows of one line, which are cards on a phone. */
+  isDense?: boolean;
 }
 
 interface Sorting {
@@ -34,12 +36,13 @@ interface Selection {
 }
 
 /** A table whose head sorts it, with boxes to select rows where `selection` is given. */
-export function Table<T>({ caption, columns, entries, keyOf, sorting, selection, rowAction }: TableProps<T>) {
+export function Table<T>({ caption, columns, entries, keyOf, sorting, selection, rowAction, isDense }: TableProps<T>) {
   const isCompact = useStore(compactStore);
+  const className = `card table-frame${isCompact || isDense ? ' compact' : ''}${isDense ? ' dense' : ''}`;
   const select = useRowSelection(entries.map(keyOf), selection);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-    <section className={isCompact ? 'card table-frame compact' : 'card table-frame'} tabIndex={0} aria-label={caption}>
+    <section className={className} tabIndex={0} aria-label={caption}>
       <table>
         <caption className="hidden">{caption}</caption>
         <thead>

@@ -2,7 +2,14 @@ import './value.css';
 import type { ReactNode } from 'react';
 import { isTime, type Schema, typeOf } from '../api/document.js';
 import { type NameOf, shortenId, useNames } from '../api/names.js';
-import { type DeviceStatus, type Entry, type OpenAlarms, severities, statusLabels } from '../api/resources.js';
+import {
+  type Entry,
+  type OpenAlarms,
+  type ShownStatus,
+  severities,
+  shownStatusOf,
+  statusLabels,
+} from '../api/resources.js';
 import { useNow } from '../lib/clock.js';
 import { describeCondition } from '../lib/conditions.js';
 import { formatBytes, formatDistance, formatNumber, formatTime, labelOf } from '../lib/format.js';
@@ -19,7 +26,7 @@ interface StatusBadgeProps {
 
 /** The status of a device in words, with its colour. */
 export function StatusBadge({ status, of, children }: StatusBadgeProps) {
-  const label = statusLabels[status as DeviceStatus] ?? String(status);
+  const label = statusLabels[status as ShownStatus] ?? String(status);
   if (of === undefined) return <span className={`badge status-${status}`}>{label}</span>;
   return (
     <span className={`badge status-${status}`} title={`${label}: ${of}`}>
@@ -63,6 +70,8 @@ const hour_s = 3600;
 /** Says when what is shown was read. @param at_ms epoch milliseconds */
 export function ReadAt({ at_ms }: { at_ms: number }) {
   const age_s = Math.max(0, useNow(1) - Math.floor(at_ms / 1000));
+  // what is shown in place of an answer has no time
+  if (at_ms === 0) return null;
   return <span className="muted">updated {age_s} s ago</span>;
 }
 
@@ -149,7 +158,7 @@ export function FieldList({ schema: { properties = {} }, values, fields = Object
   const entries = fields
     .filter((name) => values[name] !== undefined)
     .map((name) => {
-      const [value, schema] = [values[name], properties[name] ?? {}];
+      const [value, schema] = [name === 'status' ? shownStatusOf(values) : values[name], properties[name] ?? {}];
       const isNested = (typeOf(schema) === 'object' || typeof value === 'object') && name !== 'conditions';
       const Shown = isNested ? NestedValue : Value;
       return [
