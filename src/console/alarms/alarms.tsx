@@ -1,8 +1,6 @@
 import { pathOf } from '../api/client.js';
 import type { Entry } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { ObjectTable } from '../lists/object-table.js';
-import { ListLink } from '../ui/address.js';
 import { Page } from '../ui/page.js';
 import { Tabs } from '../ui/tabs.js';
 import { useAnswers } from './answer-dialog.js';
@@ -14,17 +12,8 @@ const keyOf = ({ id }: Entry) => String(id);
 
 /** The alarms of the account: those that are open, and all of them. */
 export function Alarms() {
-  const { can } = useSession();
   return (
-    <Page
-      title="Alarms"
-      actions={
-        <>
-          <NoticeChoice />
-          {can('GET', '/alarmrules/') && <ListLink plural="alarmrules">Alarm rules</ListLink>}
-        </>
-      }
-    >
+    <Page title="Alarms" actions={<NoticeChoice />}>
       <Tabs
         tabs={[
           { id: 'open', label: 'Open', render: () => <OpenAlarms /> },

@@ -8,11 +8,9 @@ import { encodeForTopic } from '../lib/encode.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Publisher } from '../mqtt/publisher.js';
 import { Button } from '../ui/button.js';
-import { Command } from '../ui/command.js';
 import { ConfirmButton } from '../ui/dialog.js';
 import { Panel } from '../ui/page.js';
 import { isMissing, saveCredentials } from './credentials.js';
-import { publishCommand } from './snippets.js';
 
 const credentials_template = '/mqttdevices/{device_id_developer}/credentials/';
 const topics_template = '/mqttdevices/{device_id_developer}/topics/';
@@ -20,28 +18,13 @@ const topics_template = '/mqttdevices/{device_id_developer}/topics/';
 /** Lets a device log in at the broker: its credentials, its topics, and a command that sends a stream as it would. */
 export function DeviceMqtt({ id }: { id: string }) {
   const { can } = useSession();
-  const [username, setUsername] = useState('USERNAME');
-  const { mqtt_port, mqtts_port, hasBroker } = pageSettings;
-  const access = { id, host: location.hostname, mqtt_port, mqtts_port, username, password: 'PASSWORD' };
+  const [username, setUsername] = useState('');
+  const { hasBroker } = pageSettings;
   return (
     <div className="stack">
       {can('PUT', credentials_template) && <Credentials id={id} onSaved={setUsername} />}
-      {hasBroker && (
-        <Panel title="Send a stream">
-          <p>
-            With its credentials the device may publish and subscribe to its own two topics; what it publishes becomes a
-            stream.
-          </p>
-          <Command text={publishCommand(access, 'streams', { temperature: 21.5 })} />
-          <Command text={publishCommand(access, 'status', { battery: 87 })} />
-          <p className="help">PASSWORD is what you have set above: the service never shows it.</p>
-        </Panel>
-      )}
       {hasBroker && can('PUT', credentials_template) && (
-        <Publisher
-          key={username}
-          initial={{ username: username === 'USERNAME' ? '' : username, topic: `${encodeForTopic(id)}/streams` }}
-        />
+        <Publisher key={username} initial={{ username, topic: `${encodeForTopic(id)}/streams` }} />
       )}
       <Topics path={pathOf('mqttdevices', id, 'topics')} />
     </div>

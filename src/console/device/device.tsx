@@ -1,8 +1,7 @@
 import './device.css';
-import { AlarmsOfDevice } from '../alarms/alarms.js';
 import { OpenAlarmsOfDevice } from '../alarms/open-alarms.js';
 import type { Device } from '../api/interface.js';
-import type { Entry, StoredObject } from '../api/resources.js';
+import { type Entry, type StoredObject, shownStatusOf } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { DeviceChart } from '../charts/device-chart.js';
 import { formatDistance, formatDuration } from '../lib/format.js';
@@ -10,7 +9,7 @@ import { PlacedDevices } from '../map/placed-devices.js';
 import { Panel } from '../ui/page.js';
 import type { Tab } from '../ui/tabs.js';
 import { FieldList, StatusBadge, Time } from '../ui/value.js';
-import { commands_template, DeviceCommands } from './commands.js';
+import { DeviceCommands } from './commands.js';
 import { Connect } from './connect.js';
 import { DeviceConfigs } from './device-configs.js';
 import { DeviceMqtt } from './device-mqtt.js';
@@ -26,14 +25,9 @@ export function deviceTabs(object: StoredObject): Tab[] {
     {
       id: 'connect',
       label: 'Connect',
-      needs: ['PUT', '/mqttdevices/{device_id_developer}/credentials/'],
-      render: () => <Connect device={object as StoredObject & Device} />,
-    },
-    {
-      id: 'alarms',
-      label: 'Alarms',
-      needs: ['GET', '/devices/{device_id_developer}/alarms/'],
-      render: () => <AlarmsOfDevice id={id} />,
+      aliases: ['mqtt'],
+      needs: ['GET', '/mqttdevices/{device_id_developer}/topics/'],
+      render: () => <Connection device={object as StoredObject & Device} />,
     },
     {
       id: 'streams',
@@ -43,29 +37,39 @@ export function deviceTabs(object: StoredObject): Tab[] {
     },
     {
       id: 'state',
-      label: 'State',
+      label: 'State and commands',
+      aliases: ['commands'],
       needs: ['GET', state_template],
-      render: () => <DeviceStateView id={id} />,
-    },
-    {
-      id: 'commands',
-      label: 'Commands',
-      needs: ['GET', commands_template],
-      render: () => <DeviceCommands id={id} />,
+      render: () => (
+        <div className="stack">
+          <DeviceStateView id={id} />
+          <DeviceCommands id={id} />
+        </div>
+      ),
     },
     {
       id: 'configs',
-      label: 'Configs',
+      label: 'Files',
       needs: ['GET', '/devices/{device_id_developer}/deviceconfigs/'],
       render: () => <DeviceConfigs id={id} />,
     },
-    {
-      id: 'mqtt',
-      label: 'MQTT',
-      needs: ['GET', '/mqttdevices/{device_id_developer}/topics/'],
-      render: () => <DeviceMqtt id={id} />,
-    },
   ];
+}
+
+/** The way from a new device to its first message, and what it may do at the broker. */
+function Connection({ device }: { device: StoredObject & Device }) {
+  const { can } = useSession();
+  return (
+    <div className="stack">
+      {can('PUT', '/mqttdevices/{device_id_developer}/credentials/') && (
+        <div className="columns">
+          <Connect device={device} />
+          <DeviceChart device={device} />
+        </div>
+      )}
+      <DeviceMqtt id={device.id_developer} />
+    </div>
+  );
 }
 
 const shownElsewhere = [
@@ -86,7 +90,7 @@ function DeviceOverview({ device }: { device: StoredObject & Device }) {
   return (
     <div className="stack">
       <OpenAlarmsOfDevice id={device.id_developer} />
-      <Panel title="Status" actions={<StatusBadge status={device.status} />}>
+      <Panel title="Status" actions={<StatusBadge status={shownStatusOf(device)} />}>
         <div className="columns">
           <Deadline label="Data" device={device} last_at={device.last_stream_at} due_at={device.stream_due_at} />
           <Deadline label="Status" device={device} last_at={device.last_status_at} due_at={device.status_due_at} />
@@ -130,7 +134,7 @@ function Deadline({ label, device, last_at, due_at }: DeadlineProps) {
     return (
       <div>
         <h3>{label}</h3>
-        <p className="muted">Never received, so it counts as late.</p>
+        <p className="muted">Never received.</p>
       </div>
     );
   const now_s = Date.now() / 1000;

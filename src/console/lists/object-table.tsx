@@ -1,4 +1,3 @@
-import '../ui/menu.css';
 import './lists.css';
 import { type ReactNode, useMemo } from 'react';
 import type { Query } from '../api/client.js';
@@ -8,9 +7,12 @@ import type { Entry } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { labelOf } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
+import { Button } from '../ui/button.js';
 import { CurlButton } from '../ui/curl.js';
 import { DensityChoice } from '../ui/density.js';
+import { startDownload } from '../ui/download.js';
 import { Loaded } from '../ui/feedback.js';
+import { Menu } from '../ui/menu.js';
 import { Pager, Table } from '../ui/table.js';
 import { columnsOf, ReadAt } from '../ui/value.js';
 import { Filters } from './filters.js';
@@ -77,6 +79,8 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
   const shown = search.columns?.split(',').filter((name) => all.has(name)) ?? columns;
   const names = shown.join(',');
   const query = { ...toQuery(state), ...fixed, ...fieldsFor(shown, requested) };
+  const exported = [...(schema.properties?.id_developer ? ['id_developer'] : []), ...shown];
+  const exportedFields = parameterOf(template, 'fields') && { fields: [...new Set(exported)].join(',') };
   const answer = useList<Entry>(path, query, { refetch_ms: props.refetch_ms ?? present_ms });
   const nameOf = useNames(shown.flatMap((name) => schema.properties?.[name]?.['x-references'] ?? []));
   // as long as the columns stay the same, rows need not be rendered again
@@ -97,17 +101,22 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
           active={state.filters}
           onChange={(changed) => setSearch({ ...clearedFilters, ...changed, offset: undefined })}
         />
-        <CurlButton callOf={() => ({ method: 'GET', path, query })} />
-        <DensityChoice />
-        <ColumnChoice
-          all={[...all].map((field) => ({
-            label: labelOf(field),
-            ...requested.find((other) => other.field === field),
-            field,
-          }))}
-          shown={shown}
-          onChange={(fields) => setSearch({ columns: fields.join(',') }, { replace: true })}
-        />
+        <Menu label="View" isKept>
+          {parameterOf(template, 'format') && (
+            <Button onClick={() => exportCsv(caption, path, { ...query, ...exportedFields })}>Export CSV</Button>
+          )}
+          <CurlButton callOf={() => ({ method: 'GET', path, query })} />
+          <DensityChoice />
+          <ColumnChoice
+            all={[...all].map((field) => ({
+              label: labelOf(field),
+              ...requested.find((other) => other.field === field),
+              field,
+            }))}
+            shown={shown}
+            onChange={(fields) => setSearch({ columns: fields.join(',') }, { replace: true })}
+          />
+        </Menu>
       </div>
       <Loaded of={answer} height="24rem">
         {({ total_documents: total, result }) => (
@@ -156,6 +165,12 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
   );
 }
 
+/** Downloads all that matches, not only the page that is shown. */
+function exportCsv(caption: string, path: string, { max: _, offset: __, ...query }: Query): void {
+  const name = `${caption.toLowerCase()}.csv`;
+  void startDownload({ path, query: { ...query, format: 'csv' }, accept: 'text/csv', name });
+}
+
 const noColumns: readonly RequestedColumn[] = [];
 /** Fields that dialogs about rows need. */
 const rowFields = ['id_developer', 'name', 'version'];
@@ -176,24 +191,21 @@ interface ColumnChoiceProps {
 
 function ColumnChoice({ all, shown, onChange }: ColumnChoiceProps) {
   return (
-    <details className="menu-list column-choice">
-      <summary>Columns</summary>
-      <fieldset className="card panel">
-        <legend className="hidden">Columns</legend>
-        {all.map(({ field, label }) => (
-          <label key={field}>
-            <input
-              type="checkbox"
-              checked={shown.includes(field)}
-              onChange={({ target }) =>
-                onChange(target.checked ? [...shown, field] : shown.filter((other) => other !== field))
-              }
-            />
-            {label}
-          </label>
-        ))}
-      </fieldset>
-    </details>
+    <fieldset className="column-choice">
+      <legend>Columns</legend>
+      {all.map(({ field, label }) => (
+        <label key={field}>
+          <input
+            type="checkbox"
+            checked={shown.includes(field)}
+            onChange={({ target }) =>
+              onChange(target.checked ? [...shown, field] : shown.filter((other) => other !== field))
+            }
+          />
+          {label}
+        </label>
+      ))}
+    </fieldset>
   );
 }
 

@@ -13,8 +13,8 @@ import { readFilters } from '../lists/list-query.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { useAddress } from '../ui/address.js';
 import { Button } from '../ui/button.js';
-import { startDownload } from '../ui/download.js';
 import { Loading } from '../ui/feedback.js';
+import { Menu } from '../ui/menu.js';
 import { Page } from '../ui/page.js';
 
 const methods = { change: 'PATCH', delete: 'DELETE' } as const;
@@ -24,52 +24,47 @@ const labels = { change: 'Change', delete: 'Delete' };
 /** The list of one type, with export and changes of all that match where the interface has them. */
 export function ListView({ type }: { type: ResourceType }) {
   const { plural, noun, title, columns, list_path, object_path } = type;
-  const { can, filtersOf, parameterOf } = useSession();
+  const { can, filtersOf } = useSession();
+  const isDevice = type.name === 'device';
   const [search] = useAddress();
   const [bulkKind, setBulkKind] = useState<BulkKind>();
   const [isSending, setSending] = useState(false);
   const [selectionKind, setSelectionKind] = useState<BulkKind>();
   const [selected, setSelected] = useState<ReadonlyMap<string, StoredObject>>(new Map());
   const filters = readFilters(search, filtersOf(list_path));
-  const deviceColumns = useDeviceColumns({ isOffered: type.name === 'device', id_model: filters.id_model });
+  const deviceColumns = useDeviceColumns({ isOffered: isDevice, id_model: filters.id_model });
   const hasFilter = Object.keys(filters).length > 0;
   const filterHint = hasFilter ? undefined : 'Set a filter first';
   const selectionKinds = kinds.filter((kind) => can(kind === 'change' ? 'PUT' : 'DELETE', object_path));
-  const exportCsv = () =>
-    startDownload({
-      path: list_path,
-      query: { ...filters, format: 'csv' },
-      accept: 'text/csv',
-      name: `${plural}.csv`,
-    });
   return (
     <Page
       title={title}
       actions={
         <>
-          {parameterOf(list_path, 'format') && <Button onClick={exportCsv}>Export CSV</Button>}
-          {type.name === 'device' && (
-            <Link to="/map" search={filters} className="button">
-              Show on the map
-            </Link>
-          )}
-          {type.name === 'device' && can('GET', config_counts_path) && (
-            <Link to="/configs" search={filters} className="button">
-              Configuration files
-            </Link>
-          )}
-          {type.name === 'device' && can('POST', all_commands_path) && (
-            <Button disabled={!hasFilter} title={filterHint} onClick={() => setSending(true)}>
-              Send command to all…
-            </Button>
-          )}
-          {kinds
-            .filter((kind) => can(methods[kind], list_path))
-            .map((kind) => (
-              <Button key={kind} disabled={!hasFilter} title={filterHint} onClick={() => setBulkKind(kind)}>
-                {labels[kind]} all…
+          <Menu label="Actions">
+            {isDevice && (
+              <Link to="/map" search={filters} className="button">
+                Show on the map
+              </Link>
+            )}
+            {isDevice && can('GET', config_counts_path) && (
+              <Link to="/configs" search={filters} className="button">
+                Configuration files
+              </Link>
+            )}
+            {isDevice && can('POST', all_commands_path) && (
+              <Button disabled={!hasFilter} title={filterHint} onClick={() => setSending(true)}>
+                Send command to all…
               </Button>
-            ))}
+            )}
+            {kinds
+              .filter((kind) => can(methods[kind], list_path))
+              .map((kind) => (
+                <Button key={kind} disabled={!hasFilter} title={filterHint} onClick={() => setBulkKind(kind)}>
+                  {labels[kind]} all…
+                </Button>
+              ))}
+          </Menu>
           {can('POST', list_path) && (
             <Link to="/$plural/new" params={{ plural }} className="button primary">
               New {noun}
@@ -78,7 +73,7 @@ export function ListView({ type }: { type: ResourceType }) {
         </>
       }
     >
-      {type.name === 'device' && <SavedFilters filters={filters} />}
+      {isDevice && <SavedFilters filters={filters} />}
       {deviceColumns === undefined ? (
         <Loading height="24rem" />
       ) : (
@@ -90,7 +85,9 @@ export function ListView({ type }: { type: ResourceType }) {
           requested={deviceColumns.requested}
           keyOf={idOf}
           empty={
-            can('POST', list_path) ? `No ${noun}s yet. “New ${noun}” makes one; “Import” reads a file.` : undefined
+            can('POST', list_path)
+              ? `No ${noun}s yet. “New ${noun}” makes one; “Import” above the devices reads a file.`
+              : undefined
           }
           selection={
             selectionKinds.length === 0

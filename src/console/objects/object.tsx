@@ -1,5 +1,6 @@
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
+import { AlarmsOfDevice } from '../alarms/alarms.js';
 import { pathOf } from '../api/client.js';
 import { limitFields } from '../api/document.js';
 import { useGet } from '../api/queries.js';
@@ -40,21 +41,17 @@ export function ObjectView({ type, id }: { type: ResourceType; id: string }) {
       : [{ id: 'fields', label: 'Overview', render: () => <ObjectOverview type={type} object={object} /> }]),
     {
       id: 'history',
-      label: 'History',
+      label: type.name === 'device' ? 'Alarms and events' : 'History',
+      aliases: ['alarms'],
       needs: ['GET', '/events/'],
-      render: () => <ObjectEvents type={type} id={object.id_developer} />,
+      render: () => <History type={type} id={object.id_developer} />,
     },
     {
       id: 'edit',
       label: 'Edit',
+      aliases: ['danger'],
       needs: ['PUT', object_path],
       render: () => <Editing type={type} object={object} />,
-    },
-    {
-      id: 'danger',
-      label: 'Danger zone',
-      needs: ['DELETE', object_path],
-      render: () => <DangerZone type={type} object={object} />,
     },
   ];
   return (
@@ -101,15 +98,32 @@ function ObjectOverview({ type, object }: { type: ResourceType; object: StoredOb
   );
 }
 
+function History({ type, id }: { type: ResourceType; id: string }) {
+  const { can } = useSession();
+  return (
+    <div className="stack">
+      {type.name === 'device' && can('GET', '/devices/{device_id_developer}/alarms/') && (
+        <Panel title="Alarms">
+          <AlarmsOfDevice id={id} />
+        </Panel>
+      )}
+      <ObjectEvents type={type} id={id} />
+    </div>
+  );
+}
+
 /** The form keeps the version that it was opened with, while the page around it is read again and again. */
 function Editing({ type, object }: { type: ResourceType; object: StoredObject }) {
   const navigate = useNavigate();
   return (
-    <Panel title="Edit">
-      <EditForm type={type} object={object} onSaved={() => void navigate({ to: '.', search: {} })}>
-        {findFormExtra(type)}
-      </EditForm>
-    </Panel>
+    <div className="stack">
+      <Panel title="Edit">
+        <EditForm type={type} object={object} onSaved={() => void navigate({ to: '.', search: {} })}>
+          {findFormExtra(type)}
+        </EditForm>
+      </Panel>
+      {useSession().can('DELETE', type.object_path) && <DangerZone type={type} object={object} />}
+    </div>
   );
 }
 

@@ -7,22 +7,20 @@ import { createInterface, loadDocument } from '../api/document.js';
 import { isWithoutAccess } from '../api/errors.js';
 import type { Self } from '../api/interface.js';
 import { dropKey, keyStore } from '../api/key-store.js';
-import { pageSettings } from '../api/page-settings.js';
 import { self_path, useGet } from '../api/queries.js';
-import { resourceTypes } from '../api/resources.js';
-import { SessionContext, useReadable, useSession } from '../api/session.js';
+import { SessionContext, useSession } from '../api/session.js';
 import { signOut } from '../api/sign-in.js';
 import { forgetVisited } from '../api/visited.js';
-import { config_counts_path } from '../device/fleet-configs.js';
 import { useStore } from '../lib/store.js';
 import { Button } from '../ui/button.js';
 import { Announcements, Failure, Loading } from '../ui/feedback.js';
+import { Menu } from '../ui/menu.js';
 import { Page } from '../ui/page.js';
 import { Downloads } from '../ui/progress.js';
 import { ThemeChoice } from '../ui/theme.js';
 import { ConnectionBanner } from './connection.js';
-import { Icon } from './icons.js';
 import { NoAccess } from './issuer.js';
+import { Navigation, Parts } from './navigation.js';
 import { Search } from './search.js';
 import { SignIn } from './sign-in.js';
 
@@ -82,6 +80,7 @@ function SignedIn() {
 
 function Frame() {
   const { pathname } = useLocation();
+  const { self } = useSession();
   const [isOpen, setOpen] = useState(false);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the menu closes when the view changes
   useEffect(() => setOpen(false), [pathname]);
@@ -111,10 +110,19 @@ function Frame() {
         <Search />
         <Activity />
         <ThemeChoice />
-        <Button onClick={() => void signOut()}>Sign out</Button>
+        <Menu label={self.username}>
+          <p className="muted">
+            Scope of the key: <strong>{self.scope}</strong>
+          </p>
+          <Link to="/about" className="button">
+            About
+          </Link>
+          <Button onClick={() => void signOut()}>Sign out</Button>
+        </Menu>
       </header>
       <Navigation />
       <main id="main" tabIndex={-1}>
+        <Parts />
         <Outlet />
       </main>
       <ConnectionBanner />
@@ -145,56 +153,5 @@ function KeyOfDevice({ self: { scope, id_device } }: { self: Self }) {
         </Button>
       </Page>
     </main>
-  );
-}
-
-function Navigation() {
-  const { can, self } = useSession();
-  const types = useReadable(resourceTypes);
-  return (
-    <nav id="navigation" aria-label="Views" className="side">
-      <ul>
-        <NavLink to="/" label="Overview" />
-        <NavLink to="/hierarchy" label="Hierarchy" />
-        <NavLink to="/map" label="Map" />
-      </ul>
-      <h2>Lists</h2>
-      <ul>
-        {types.map(({ plural, title }) => (
-          <NavLink key={plural} to={`/${plural}`} label={title} />
-        ))}
-        {can('GET', '/filters/') && <NavLink to="/filters" label="Saved filters" />}
-        {can('GET', config_counts_path) && <NavLink to="/configs" label="Configuration files" />}
-        {can('GET', '/streams/') && <NavLink to="/streams" label="Streams" />}
-      </ul>
-      <h2>Operation</h2>
-      <ul>
-        {can('GET', '/alarms/') && <NavLink to="/alarms" label="Alarms" />}
-        {can('GET', '/alarmrules/') && <NavLink to="/alarmrules" label="Alarm rules" />}
-        {can('GET', '/events/') && <NavLink to="/events" label="Events" />}
-        {can('GET', '/webhooks/') && <NavLink to="/webhooks" label="Webhooks" />}
-        {can('POST', '/import/') && <NavLink to="/import" label="Import" />}
-        {can('GET', '/mqtt/connections/') && pageSettings.hasBroker && (
-          <NavLink to="/connections" label="MQTT connections" />
-        )}
-        {can('GET', '/external/{provider}/user/{username}/') && <NavLink to="/storage" label="Linked storage" />}
-        {can('GET', '/apikeys/') && <NavLink to="/apikeys" label="API keys" />}
-        <NavLink to="/about" label="About" />
-      </ul>
-      <p className="muted">
-        Scope of the key: <strong>{self.scope}</strong>
-      </p>
-    </nav>
-  );
-}
-
-function NavLink({ to, label }: { to: string; label: string }) {
-  return (
-    <li>
-      <Link to={to} activeOptions={{ exact: to === '/', includeSearch: false }}>
-        <Icon of={to} />
-        {label}
-      </Link>
-    </li>
   );
 }

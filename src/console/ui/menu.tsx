@@ -1,8 +1,15 @@
 import './menu.css';
 import { type ReactNode, useRef } from 'react';
 
-/** Buttons behind one; it closes with Escape, after a choice, and when the focus leaves it. */
-export function Menu({ label, children }: { label: string; children: ReactNode }) {
+interface MenuProps {
+  label: string;
+  /** Stays open after a click inside. */
+  isKept?: boolean;
+  children: ReactNode;
+}
+
+/** Buttons or choices behind a button; it closes with Escape, after a click on a button, and when the focus leaves it. */
+export function Menu({ label, isKept = false, children }: MenuProps) {
   const details = useRef<HTMLDetailsElement>(null);
   const close = () => details.current?.removeAttribute('open');
   // what opens a dialog gets the focus back from it, and must be visible then
@@ -23,7 +30,7 @@ export function Menu({ label, children }: { label: string; children: ReactNode }
     >
       <summary>{label}</summary>
       {/** biome-ignore lint/a11y/noStaticElementInteractions lint/a11y/useKeyWithClickEvents: the buttons inside have the keys */}
-      <div className="card floating" onClick={leave}>
+      <div className="card floating" tabIndex={-1} onClick={isKept ? undefined : leave}>
         {children}
       </div>
     </details>

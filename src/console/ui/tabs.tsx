@@ -6,6 +6,8 @@ import { useAddress } from './address.js';
 export interface Tab {
   id: string;
   label: string;
+  /** Names of this part in earlier addresses. */
+  aliases?: readonly string[];
   /** Operation without which there is no such part. */
   needs?: readonly [method: string, path: string];
   render(): ReactNode;
@@ -13,10 +15,10 @@ export interface Tab {
 
 /** Parts of a page; the address names the one that is shown, the first by default. */
 export function Tabs({ tabs }: { tabs: readonly Tab[] }) {
-  const [search, , replaceSearch] = useAddress();
+  const [{ tab = '' }, , replaceSearch] = useAddress();
   const { can } = useSession();
   const allowed = tabs.filter(({ needs }) => needs === undefined || can(...needs));
-  const shown = allowed.find(({ id }) => id === search.tab) ?? allowed[0];
+  const shown = allowed.find(({ id, aliases }) => id === tab || aliases?.includes(tab)) ?? allowed[0];
   return (
     <>
       <nav className="row tabs" aria-label="Parts of this page">

@@ -55,8 +55,8 @@ describeInBrowser('the console', () => {
     const menu = page.getByRole('button', { name: 'Menu' });
     await menu.click();
     expect(await findAxeViolations(page)).toEqual([]);
-    await page.getByRole('link', { name: 'Groups' }).first().click();
-    await page.getByRole('heading', { level: 1, name: 'Groups' }).waitFor();
+    await page.getByRole('link', { name: 'Models' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Models' }).waitFor();
     expect(await menu.getAttribute('aria-expanded')).toBe('false');
   });
 
@@ -85,7 +85,8 @@ describeInBrowser('the console', () => {
       if (count === 3) return hold();
       return route.fulfill({ status: 503, headers: { 'Retry-After': '0' }, json: { code, message, details: {} } });
     });
-    await page.getByRole('link', { name: 'Groups' }).first().click();
+    await page.getByRole('link', { name: 'Hierarchy' }).click();
+    await page.getByRole('link', { name: 'Groups' }).click();
     const banner = page.getByRole('alert').filter({ hasText: `${words} Trying again…` });
     await isHeld;
     expect(await findAxeViolations(page)).toEqual([]);

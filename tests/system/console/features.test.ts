@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { beforeAll, expect, it } from '@jest/globals';
 import type { Download, Page, Request } from 'playwright-core';
+import { mockPlacedDevices } from '../../../scripts/support/browser.js';
 import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../../support/browser.js';
 import { waitUntil } from '../../support/process.js';
 
@@ -24,6 +25,12 @@ const layout_shift = `new Promise((resolve) => {
 describeInBrowser('a view', () => {
   const ctx = useConsole();
   const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
+  /** Presses what the menu above a list has. */
+  const act = async (page: Page, name: string) => {
+    await page.locator('summary', { hasText: 'Actions' }).click();
+    const [link, button] = (['link', 'button'] as const).map((role) => page.locator('main').getByRole(role, { name }));
+    await link?.or(button ?? link).click();
+  };
   const show = async (path: string) => (await ctx.service.send('GET', path)).body;
 
   beforeAll(async () => {
@@ -56,19 +63,23 @@ describeInBrowser('a view', () => {
     });
   });
 
-  it('the overview shows the devices of each status, with the change since yesterday', async () => {
+  it('the overview shows the devices of each status, and which are late', async () => {
     const page = await ctx.open('');
     const tile = (status: string) =>
-      page.getByRole('list', { name: 'Devices by status' }).getByRole('listitem').filter({ hasText: status });
-    await tile('OK').getByText('+1 since yesterday').waitFor();
-    await tile('Status late').getByText('+1 since yesterday').waitFor();
-    await tile('Disconnected').getByText('+1 since yesterday').waitFor();
-    await tile('Data late').getByText('as yesterday').waitFor();
-    const causes = page.getByRole('list', { name: 'Late devices by cause' });
-    await causes.getByText('1 device sent neither data nor a status in time').waitFor();
-    await causes.getByText('1 device sent data in time, but no status').waitFor();
-    // the device that was never heard of
-    await page.getByRole('row', { name: 'Silent Disconnected Hall no data yet –' }).waitFor();
+      page
+        .getByRole('list', { name: 'Devices by status' })
+        .getByRole('listitem')
+        .filter({ has: page.getByText(status, { exact: true }) });
+    await tile('OK').getByText('1', { exact: true }).waitFor();
+    // Pump sends data, and has never sent a status
+    await tile('OK, sends no status').getByText('1', { exact: true }).waitFor();
+    await tile('Status late').getByText('0', { exact: true }).waitFor();
+    const readColour = `(badge) => getComputedStyle(badge).color`;
+    const colours = ['OK', 'OK, sends no status'].map((status) => tile(status).locator('.badge').evaluate(readColour));
+    expect(new Set(await Promise.all(colours)).size).toBe(1);
+    await tile('Disconnected').getByText('1', { exact: true }).waitFor();
+    await tile('Data late').getByText('0', { exact: true }).waitFor();
+    await tile('Disconnected').getByTitle('sent neither data nor a status in time').waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     const later = await ctx.openWithClock('');
     await waitForView(later);
@@ -87,16 +98,16 @@ describeInBrowser('a view', () => {
     await waitForView(page);
     page.on('request', (request) => void sent.push(request));
     await page.getByRole('link', { name: 'Overview' }).click();
-    await page.getByText('since yesterday').first().waitFor();
+    await page.getByText('streams in the last minute').waitFor();
     await waitForView(page);
     const addresses = () => sent.map((request) => request.url()).filter((url) => !url.includes('/console/'));
     expect(new Set(addresses()).size).toBe(addresses().length);
     expect(addresses().length).toBeLessThan(20);
     // as long as nothing happens, only the events are read again, and what counts a minute
     sent.length = 0;
-    for (let round = 0; round < 6; round++) {
+    for (let round = 0; round < 4; round++) {
       const read = page.waitForResponse((response) => response.url().includes('/events/?max='));
-      await page.clock.fastForward(10_000);
+      await page.clock.fastForward(30_000);
       await (await read).finished();
     }
     expect(addresses().length).toBeLessThanOrEqual(30);
@@ -107,6 +118,36 @@ describeInBrowser('a view', () => {
     expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(40_000);
   });
 
+  it('the overview says among how many devices it has looked for places, and counts no streams by reading them', async () => {
+    const sent: string[] = [];
+    const page = await ctx.openNewTab('about');
+    await mockPlacedDevices(page, 10_105);
+    await page.route('**/streams/rate/', (route) =>
+      route.fulfill({ json: { at_from: 1_700_000_040, counts: [...Array(59).fill(40), 1234] } }),
+    );
+    page.on('request', (request) => void sent.push(new URL(request.url()).pathname));
+    await page.getByRole('link', { name: 'Overview' }).click();
+    await page.getByText('5,000 devices with a place, among the first 5,000 of 10,105').waitFor();
+    const tile = page.getByRole('listitem').filter({ hasText: 'streams in the last minute' });
+    await tile.getByText('1,234', { exact: true }).waitFor();
+    await tile.getByRole('img', { name: 'Last hour: up to 1,234 a minute' }).waitFor();
+    expect(sent).not.toContain('/streams/');
+    expect(await findAxeViolations(page)).toEqual([]);
+  });
+
+  it('a preview of a change shows that a device keeps the properties of its model', async () => {
+    const model = { name: 'Typed', properties: { range: 40, maker: 'x' } };
+    expect((await ctx.service.send('POST', '/models/', model)).body.code).toBe(2001);
+    const device = { name: 'Typed pump', type: 'typed', id_group: 'Hall@demo', id_model: 'Typed@demo' };
+    expect((await ctx.service.send('POST', '/devices/', { ...device, properties: { own: 1 } })).body.code).toBe(2001);
+    const page = await ctx.open('devices?type=typed');
+    await act(page, 'Change all…');
+    await page.getByRole('textbox', { name: 'Properties' }).fill('{"maker": "y"}');
+    await press(page, 'Preview');
+    await page.getByText('→ {"range":40,"maker":"y"}').waitFor();
+    expect((await ctx.service.send('DELETE', '/devices/Typed%20pump@demo/')).body.code).toBe(2004);
+  });
+
   it('the hierarchy asks once for the numbers of each branch, and shows the object that is chosen', async () => {
     const sent: string[] = [];
     const page = await ctx.open('about');
@@ -115,11 +156,11 @@ describeInBrowser('a view', () => {
     for (const name of ['Plant', 'Cooling']) await press(page, `Contents of ${name}`);
     const tree = page.locator('.tree');
     await tree.getByTitle('Disconnected: 1 device').nth(2).waitFor();
-    await tree.getByTitle('Status late: 1 device').nth(2).waitFor();
+    await tree.getByTitle('OK, sends no status: 1 device').nth(2).waitFor();
     const counts = sent.filter((url) => url.includes('/counts/'));
     expect(new Set(counts).size).toBe(counts.length);
-    // of devices and of alarms, for projects, services and groups each
-    expect(counts.length).toBe(6);
+    // of devices, of those that have sent a status, and of alarms, for projects, services and groups each
+    expect(counts.length).toBe(9);
     await tree.getByRole('link', { name: 'Hall' }).click();
     await page
       .getByRole('list', { name: 'Devices below by status' })
@@ -194,6 +235,16 @@ describeInBrowser('a view', () => {
     expect(Number(zoomed.to) - Number(zoomed.from)).toBeLessThan(6 * 3600);
     await press(page, 'Zoom out');
     await page.getByLabel('From', { exact: true }).waitFor({ state: 'detached' });
+    const box = await over.boundingBox();
+    const point = (x: number) => ({ x: (box?.x ?? 0) + x, y: (box?.y ?? 0) + 40 });
+    const devtools = await page.context().newCDPSession(page);
+    const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', touchPoints: { x: number; y: number }[]) =>
+      devtools.send('Input.dispatchTouchEvent', { type, touchPoints });
+    await touch('touchStart', [point(100)]);
+    for (const x of [150, 220, 300]) await touch('touchMove', [point(x)]);
+    await touch('touchEnd', []);
+    await page.getByLabel('From', { exact: true }).waitFor();
+    await devtools.detach();
   });
 
   it('measures of a model are rows of a form', async () => {
@@ -218,7 +269,7 @@ describeInBrowser('a view', () => {
     await live.getByRole('row', { name: /device\.updated Pump/ }).waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     await live.getByRole('link', { name: 'Pump' }).click();
-    await press(page, 'History');
+    await press(page, 'Alarms and events');
     await page.getByRole('row', { name: /device\.updated admin/ }).waitFor();
   });
 
@@ -250,7 +301,9 @@ describeInBrowser('a view', () => {
     await limited.getByRole('heading', { level: 1, name: 'Models' }).waitFor();
     await waitForView(limited);
     expect(await limited.getByRole('link', { name: 'New model' }).count()).toBe(0);
-    await views.getByRole('link', { name: 'Groups' }).click();
+    await views.getByRole('link', { name: 'Hierarchy' }).click();
+    await limited.getByRole('link', { name: 'Groups' }).click();
+    await limited.locator('summary', { hasText: 'Actions' }).click();
     await limited.getByRole('button', { name: 'Change all…' }).waitFor();
     expect(await limited.getByRole('link', { name: 'New group' }).count()).toBe(0);
     expect(await limited.getByRole('button', { name: 'Delete all…' }).count()).toBe(0);
@@ -266,9 +319,9 @@ describeInBrowser('a view', () => {
     await press(limited, 'Edit');
     await limited.getByLabel('Description').waitFor();
     expect(await limited.getByLabel('Service').count()).toBe(0);
-    expect(await limited.getByRole('button', { name: 'Danger zone' }).count()).toBe(0);
+    expect(await limited.getByRole('button', { name: 'Delete…' }).count()).toBe(0);
     await views.getByRole('link', { name: 'Overview' }).click();
-    await limited.getByRole('list', { name: 'Devices by status' }).getByText('since yesterday').first().waitFor();
+    await limited.getByRole('list', { name: 'Devices by status' }).waitFor();
     await waitForView(limited);
     expect(refused).toEqual([]);
   });
@@ -383,7 +436,7 @@ describeInBrowser('a view', () => {
   it('commands: one is sent to all that match, and followed until all have answered', async () => {
     const page = await ctx.open('devices?type=pump');
     await waitForView(page);
-    await press(page, 'Send command to all…');
+    await act(page, 'Send command to all…');
     const dialog = page.getByRole('dialog', { name: 'Send a command to all devices that match' });
     await dialog.getByLabel('Name (required)').fill('flush');
     await dialog.getByRole('button', { name: 'Preview' }).click();
@@ -531,7 +584,7 @@ describeInBrowser('a view', () => {
     await page.locator('.main-filters').getByLabel('Type', { exact: true }).fill('fan');
     await page.keyboard.press('Enter');
     await page.getByText('1–1 of 1').waitFor();
-    await press(page, 'Change all…');
+    await act(page, 'Change all…');
     const dialog = page.getByRole('dialog', { name: 'Change all devices that match' });
     await dialog.getByLabel('Firmware').fill('9.9');
     await dialog.getByRole('button', { name: 'Preview' }).click();
@@ -550,10 +603,17 @@ describeInBrowser('a view', () => {
     await page.getByRole('searchbox').fill('PUM');
     await page.getByRole('searchbox').press('Enter');
     await page.getByRole('link', { name: 'Fan', exact: true }).waitFor({ state: 'detached' });
+    await page.locator('summary', { hasText: 'View' }).click();
     const [download] = await Promise.all([page.waitForEvent('download'), press(page, 'Export CSV')]);
     expect(download.suggestedFilename()).toBe('devices.csv');
     const lines = (await readDownload(download)).trim().split('\r\n');
-    expect(lines).toEqual([expect.stringMatching(/^id_developer,/), expect.stringMatching(/^Pump@demo,/)]);
+    // the columns that are shown, with the last value of the measure
+    expect(lines).toEqual([
+      expect.stringMatching(
+        /^id_developer,name,status,type,id_group,id_asset,last_stream_at,stream_due_at,latest\.bar,updated_at$/,
+      ),
+      expect.stringMatching(/^Pump@demo,Pump,no_status,pump,Hall@demo,,\d+,\d+,1,\d+$/),
+    ]);
   });
 
   it('the preview of a deletion counts what is below', async () => {

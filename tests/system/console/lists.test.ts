@@ -176,7 +176,7 @@ describeInBrowser('a list', () => {
     expect(new URL(page.url()).search).toBe('?filter=Tens%40demo');
     expect(await show('/filters/Tens@demo/')).toMatchObject({ name: 'Tens', query: 'type=pump&q=d001' });
     expect(await findAxeViolations(page)).toEqual([]);
-    await page.getByRole('link', { name: 'Saved filters' }).first().click();
+    await page.getByRole('link', { name: 'Saved filters' }).click();
     await page.getByRole('row', { name: /Tens type=pump&q=d001/ }).waitFor();
   });
 
@@ -266,6 +266,7 @@ describeInBrowser('a list', () => {
     expect(heads.slice(-5)).toEqual(['Data due', 'Air', 'Pressure', 'Third', 'Updated']);
     const height = async () => (await page.getByRole('row', { name: /d0007/ }).boundingBox())?.height ?? 0;
     const comfortable_px = await height();
+    await page.locator('summary', { hasText: 'View' }).click();
     await page.getByRole('button', { name: 'Compact' }).click();
     expect(await height()).toBeLessThan(comfortable_px);
     expect(await findAxeViolations(page)).toEqual([]);
@@ -287,12 +288,13 @@ describeInBrowser('a list', () => {
     const page = await ctx.open('devices?max=25');
     await waitForView(page);
     await page.route(/format=csv/, () => undefined);
+    await page.locator('summary', { hasText: 'View' }).click();
     await page.getByRole('button', { name: 'Export CSV' }).click();
     const downloads = page.getByRole('region', { name: 'Downloads' });
     await downloads.getByRole('progressbar', { name: /^devices\.csv/ }).waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     // it continues in other views
-    await page.getByRole('link', { name: 'Groups' }).first().click();
+    await page.getByRole('link', { name: 'Models' }).click();
     await downloads.getByRole('button', { name: 'Cancel' }).click();
     await page.getByText('The download of devices.csv is cancelled.').waitFor();
     await downloads.waitFor({ state: 'detached' });

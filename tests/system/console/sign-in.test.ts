@@ -160,8 +160,8 @@ describeInBrowser('the sign-in with OpenID Connect', () => {
     await waitForView(page);
     expect(renewals).toEqual([]);
     await page.clock.fastForward(token_lifetime_s * 0.3 * 1000);
-    await page.getByRole('link', { name: 'Groups' }).first().click();
-    await heading('Groups').waitFor();
+    await page.getByRole('link', { name: 'Models' }).click();
+    await heading('Models').waitFor();
     await waitForView(page);
     expect(renewals).toEqual([expect.stringContaining('grant_type=refresh_token')]);
     expect(Number(await page.evaluate(issuedAt))).toBeGreaterThan(first + token_lifetime_s * 0.8 * 1000);
@@ -202,15 +202,15 @@ describeInBrowser('the sign-in with OpenID Connect', () => {
     await heading('Devices').waitFor();
     await page.route(`${issuer}/**`, (route) => route.abort('connectionrefused'));
     await page.clock.fastForward(token_lifetime_s * 0.8 * 1000);
-    await page.getByRole('link', { name: 'Groups' }).first().click();
-    await heading('Groups').waitFor();
+    await page.getByRole('link', { name: 'Models' }).click();
+    await heading('Models').waitFor();
     await waitForView(page);
     await page.clock.fastForward(token_lifetime_s * 0.3 * 1000);
-    await page.getByRole('link', { name: 'Assets' }).first().click();
+    await page.getByRole('link', { name: 'Events' }).click();
     await page.getByRole('alert').getByText('The service does not answer.').waitFor();
     await page.unroute(`${issuer}/**`);
     await page.clock.fastForward(60_000);
-    await heading('Assets').waitFor();
+    await heading('Events').waitFor();
     await waitForView(page);
   });
 

@@ -134,6 +134,10 @@ describeInBrowser('every view', () => {
 
   type Press = (page: Page, name: string | RegExp) => Promise<void>;
   const press: Press = (page, name) => page.getByRole('button', { name, exact: true }).first().click();
+  const act: Press = async (page, name) => {
+    await page.locator('summary', { hasText: 'Actions' }).click();
+    await press(page, name);
+  };
   /** Address of the view that opens each dialog, and what opens it. */
   const dialogs: [name: string | RegExp, path: () => string, open: (page: Page) => Promise<void>][] = [
     ['New key', () => 'apikeys', (page) => press(page, 'New key')],
@@ -142,8 +146,8 @@ describeInBrowser('every view', () => {
     ['Revoke key', () => 'apikeys', (page) => press(page, /^Revoke/)],
     ['New webhook', () => 'webhooks', (page) => press(page, 'New webhook')],
     ['Delete device', () => `${pathOf('devices', 'device')}?tab=danger`, (page) => press(page, 'Delete…')],
-    ['Delete all devices that match', () => 'devices?enabled=true', (page) => press(page, 'Delete all…')],
-    ['Change all devices that match', () => 'devices?enabled=true', (page) => press(page, 'Change all…')],
+    ['Delete all devices that match', () => 'devices?enabled=true', (page) => act(page, 'Delete all…')],
+    ['Change all devices that match', () => 'devices?enabled=true', (page) => act(page, 'Change all…')],
     [
       'Delete 1 device',
       () => 'devices',
@@ -152,14 +156,7 @@ describeInBrowser('every view', () => {
         await page.getByRole('region', { name: 'Selected rows' }).getByRole('button', { name: 'Delete…' }).click();
       },
     ],
-    [
-      /^Move /,
-      () => `hierarchy?at=${encodeURIComponent(`groups/${ids.group}`)}`,
-      async (page) => {
-        await page.locator('summary', { hasText: 'Actions' }).click();
-        await press(page, 'Move…');
-      },
-    ],
+    [/^Move /, () => `hierarchy?at=${encodeURIComponent(`groups/${ids.group}`)}`, (page) => act(page, 'Move…')],
   ];
 
   it.each(dialogs.map(([name, path, open]) => ({ name, path, open })))(
