@@ -26,6 +26,8 @@ interface FormProps {
   initial?: Values;
   /** Fields to show, in order; default: all. */
   fields?: readonly string[];
+  /** Those in sight; the others are behind a click. Default: all. */
+  main?: readonly string[] | undefined;
   submitLabel: string;
   mutation: FormMutation;
   onCancel?: (() => void) | undefined;
@@ -51,7 +53,7 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
   const [values, setValues] = useState<Values>(initial);
   const { error, isPending } = mutation;
   const form = useRef<HTMLFormElement>(null);
-  const { fields = fieldsOf(schema), callOf } = props;
+  const { fields = fieldsOf(schema), main = fields, callOf } = props;
   const errors = error instanceof RequestError ? error.fieldMessages : {};
   const isShown = (field: string) => fields.some((name) => field === name || field.startsWith(`${name}.`));
   const unassigned = Object.entries(errors).filter(([field]) => !isShown(field));
@@ -79,20 +81,29 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
     return inner?.join(': ');
   }
 
+  const showField = (name: string) => (
+    <SchemaField
+      key={name}
+      name={name}
+      schema={schemaOf(name)}
+      value={values[name]}
+      isRequired={schema.required?.includes(name) ?? false}
+      error={errors[name] ?? errorBelow(name)}
+      errors={errors}
+      onChange={(value) => setValues((old) => ({ ...old, [name]: value }))}
+    />
+  );
+  const others = fields.filter((name) => !main.includes(name));
+  const isWrong = others.some((name) => Object.keys(errors).some((field) => field.split('.')[0] === name));
   return (
     <form ref={form} onSubmit={submit} className="form" noValidate aria-busy={isPending}>
-      {fields.map((name) => (
-        <SchemaField
-          key={name}
-          name={name}
-          schema={schemaOf(name)}
-          value={values[name]}
-          isRequired={schema.required?.includes(name) ?? false}
-          error={errors[name] ?? errorBelow(name)}
-          errors={errors}
-          onChange={(value) => setValues((old) => ({ ...old, [name]: value }))}
-        />
-      ))}
+      {fields.filter((name) => main.includes(name)).map(showField)}
+      {others.length > 0 && (
+        <details open={isWrong || undefined}>
+          <summary>More fields</summary>
+          <div className="form">{others.map(showField)}</div>
+        </details>
+      )}
       {children?.(converted(), (changed) => setValues((old) => ({ ...old, ...changed })))}
       {Object.keys(errors).length === 0 ? (
         <Failure error={error} />

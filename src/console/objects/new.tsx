@@ -1,24 +1,33 @@
 import { useNavigate } from '@tanstack/react-router';
-import { send } from '../api/client.js';
 import { useApiMutation } from '../api/queries.js';
 import type { ResourceType } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
 import { ListLink, useAddress } from '../ui/address.js';
 import { Page, Panel } from '../ui/page.js';
+import { createFirstGroup, createObject } from './first-parents.js';
 import { findFormExtra } from './form-extras.js';
+
+/** The fields of a new device that are in sight. */
+const mainFields = ['name', 'type', 'id_model', 'id_group', 'id_asset', 'description'];
 
 /** Creates an object; the address may name fields, such as the parent. */
 export function NewObject({ type }: { type: ResourceType }) {
   const { noun, plural, title, list_path } = type;
   const [search] = useAddress();
   const navigate = useNavigate();
-  const schema = useSession().bodyOf('POST', list_path);
+  const { bodyOf, can } = useSession();
+  const isDevice = plural === 'devices';
+  const described = bodyOf('POST', list_path);
+  // a name is enough for a device
+  const schema = isDevice ? { ...described, required: ['name'] } : described;
   const fields = fieldsOf(schema);
   const create = useApiMutation({
     async run(body: Values) {
-      const response = await send('POST', list_path, { body });
-      return decodeURIComponent(response.headers.get('Location')?.split('/').at(-2) ?? '');
+      if (!isDevice) return createObject(list_path, body);
+      const hasPlace = body.id_group !== undefined || body.id_asset !== undefined;
+      const id_group = hasPlace || !can('POST', '/projects/') ? undefined : await createFirstGroup();
+      return createObject(list_path, { type: noun, ...body, ...(id_group && { id_group }) });
     },
     message: (id, values) => `Created ${values.name ?? id}.`,
     // what a new device needs next
@@ -26,7 +35,7 @@ export function NewObject({ type }: { type: ResourceType }) {
       void navigate({
         to: '/$plural/$id',
         params: { plural, id },
-        ...(plural === 'devices' && { search: { tab: 'connect' } }),
+        ...(isDevice && { search: { tab: 'connect' } }),
       }),
   });
   return (
@@ -35,6 +44,7 @@ export function NewObject({ type }: { type: ResourceType }) {
         <SchemaForm
           schema={schema}
           fields={fields}
+          main={isDevice ? mainFields : undefined}
           initial={Object.fromEntries(Object.entries(search).filter(([field]) => fields.includes(field)))}
           submitLabel="Create"
           callOf={(body) => ({ method: 'POST', path: list_path, body })}

@@ -6,7 +6,9 @@ import { Panel } from '../ui/page.js';
 
 export function FirstRun() {
   const { can } = useSession();
-  const url = location.origin + pageSettings.base;
+  const { base, mqtt_port } = pageSettings;
+  const url = location.origin + base;
+  const broker = mqtt_port === '' ? '--http-share 1' : `--mqtt mqtt://${location.hostname}:${mqtt_port}`;
   if (!can('POST', '/projects/')) return <p>This account has no projects and no devices yet.</p>;
   return (
     <div className="stack">
@@ -16,7 +18,7 @@ export function FirstRun() {
           <p>Creates a project with weather stations all over the world. Run this in the folder of the service:</p>
           <Command text={`npm run demo -- --url ${url} --key KEY`} />
           <p>Then let them send data:</p>
-          <Command text={`npm run simulate -- --url ${url} --key KEY`} />
+          <Command text={`npm run simulate -- --url ${url} --key KEY ${broker}`} />
           <p className="help">KEY is the key with which you have signed in.</p>
         </Panel>
         {can('POST', '/import/') && (
@@ -27,10 +29,10 @@ export function FirstRun() {
             </Link>
           </Panel>
         )}
-        <Panel title="Create by hand">
-          <p>Devices belong to groups, groups to services, and services to projects.</p>
-          <Link to="/$plural/new" params={{ plural: 'projects' }} className="button primary">
-            New project
+        <Panel title="Connect a device">
+          <p>A name is enough. Its page has programs that send, and draws what arrives.</p>
+          <Link to="/$plural/new" params={{ plural: 'devices' }} className="button primary">
+            New device
           </Link>
         </Panel>
       </div>

@@ -261,7 +261,7 @@ describeInBrowser('a list', () => {
     const stream = { at: Math.floor(Date.now() / 1000) - 3600, data: { air: { t: 21.25 }, 'a.b': true } };
     expect((await ctx.service.send('POST', '/devices/d0007@demo/streams/', stream)).body.code).toBe(2001);
     const page = await ctx.open('devices?id_model=Station%40demo');
-    await page.getByRole('row', { name: /d0007 .*21\.3 °C 1 hr ago true 1 hr ago – / }).waitFor();
+    await page.getByRole('row', { name: /d0007 .*21\.3 °C 1 hr\. ago true 1 hr\. ago – / }).waitFor();
     const heads = await page.locator('thead th').allInnerTexts();
     expect(heads.slice(-5)).toEqual(['Data due', 'Air', 'Pressure', 'Third', 'Updated']);
     const height = async () => (await page.getByRole('row', { name: /d0007/ }).boundingBox())?.height ?? 0;

@@ -131,6 +131,7 @@ describeInBrowser('the sign-in with OpenID Connect', () => {
     await waitForView(page);
     expect(page.url()).toBe(`${service.url}/console/projects?order=-1`);
     expect(new Set(sent)).toEqual(new Set(['Bearer ey undefined']));
+    await page.locator('summary', { hasText: 'olga' }).click();
     await page.getByText('Scope of the key: write').waitFor();
     expect(await page.getByRole('link', { name: 'API keys' }).count()).toBe(0);
     await page.goto(`${service.url}/console/projects/new`);
