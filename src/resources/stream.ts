@@ -1,6 +1,6 @@
 import { parseTime } from '../lib/rfc3339.js';
 import { freeform } from '../schema/fields/freeform.js';
-import { recordedTime, timestamp } from '../schema/fields/number.js';
+import { notTime, recordedTime, timestamp } from '../schema/fields/number.js';
 import { choice, identifierText, max_identifier_length, text } from '../schema/fields/text.js';
 import { computed, type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
 import { defineFilter, type Filter } from '../schema/filters.js';
@@ -24,8 +24,11 @@ function measuredAt(): FieldType {
     ...type,
     body: (value, path, faults) => {
       if (value === 'now') return undefined;
-      if (typeof value !== 'string') return type.body(value, path, faults);
-      return type.body(decimal.test(value) ? Number(value) : (parseTime(value) ?? value), path, faults);
+      const isText = typeof value === 'string';
+      const seconds = isText && (decimal.test(value) ? Number(value) : parseTime(value));
+      const time = type.body(isText ? seconds : value, path, faults);
+      if (path in faults) faults[path] = notTime;
+      return time;
     },
     schema: {
       ...type.schema,

@@ -152,7 +152,7 @@ describe('a device sends a stream', () => {
       ['{', '{"code":4001,"message":"Json bad formed","details":{}}'],
       [
         `{"protocol":"v3","device":"${device}","at":"tomorrow","data":{}}`,
-        '{"code":4003,"message":"validation error","details":{"at":"must be a number from 0 to 1000000000000"}}',
+        '{"code":4003,"message":"validation error","details":{"at":"must be in seconds since 1970, up to 1000000000000, or RFC 3339 with an offset"}}',
       ],
       [
         '{"protocol":"v2","device":"nothing@acme","at":"now","data":{}}',

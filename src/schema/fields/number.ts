@@ -76,7 +76,8 @@ export const timeKeywords: Schema = {
   examples: [1700000000],
 };
 
-const notTime = 'must be in seconds since 1970, up to 1000000000000, or RFC 3339 with an offset';
+/** The fault of what is no time. */
+export const notTime = 'must be in seconds since 1970, up to 1000000000000, or RFC 3339 with an offset';
 
 /** Epoch seconds; filtered by range too, then also as RFC 3339 (reference/identifiers.md#times). */
 export function timestamp(): FieldType {
