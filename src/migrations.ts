@@ -25,6 +25,7 @@ import {
   model,
   resources,
   retainedmessage,
+  streamsummary,
   topic,
   webhook,
 } from './resources/index.js';
@@ -56,6 +57,8 @@ export const migrations: readonly Migration[] = [
   { id: 'measured-path-slots', run: (db) => dropIndex(db, measured_paths, 'account_1_slot_1') },
   { id: 'retained-parents', run: upgradeRetained },
   { id: 'webhook-formats', run: addWebhookFormats },
+  // earlier versions do not mark the hours of streams that come late
+  { id: 'stream-summaries', run: async () => undefined },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
@@ -84,6 +87,7 @@ export const indexes: Indexes = {
   [retainedmessage.plural]: [{ key: { expires_at: 1 }, expireAfterSeconds: 0 }],
   [forwards]: [{ key: { at: 1 }, expireAfterSeconds: forward_ttl_s }],
   stream_rates: streamRateIndexes,
+  [streamsummary.plural]: [{ key: { due_at: 1, account: 1 }, partialFilterExpression: { due_at: { $exists: true } } }],
   [measured_paths]: [
     { key: { account: 1, path: 1 }, unique: true },
     { key: { fill_at: 1 }, sparse: true },

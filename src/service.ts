@@ -38,6 +38,7 @@ import { waitForJournaled } from './objects/journal.js';
 import { finishMoves } from './objects/moves.js';
 import { startValueFills, startValueReviews } from './objects/values/jobs.js';
 import { startStreamRetention } from './streams/retention.js';
+import { startSummaries } from './summaries/job.js';
 import { startDeliverer } from './webhooks/deliverer.js';
 import { warnOfSealedWebhooks } from './webhooks/secrets.js';
 
@@ -227,6 +228,7 @@ function prepareJobs(deps: ServiceDeps) {
     webhooks: () => startDeliverer({ ...app.webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks }),
     retention: () => startRetention(deps),
     streamRetention: () => startStreamRetention({ days: config.stream_retention_days, db, log, clock }),
+    summaries: () => startSummaries({ db, log, clock, metrics: metrics.summaries }),
     replays: () => startReplays(deps),
     eventLog: () => startLogReader({ db, log, metrics: metrics.events }),
     statusWatch: () => startStatusWatch({ db, log, clock }),

@@ -80,6 +80,7 @@ const layers = [
   ['serialize'],
   ['db'],
   ['objects'],
+  ['summaries'],
   ['http'],
   ['device-state'],
   ['commands'],

@@ -10,7 +10,7 @@ import { silentLog } from '../lib/log.js';
 import { withPrefix } from '../mqtt/store/sessions.js';
 import { findAccounts } from '../objects/api-keys.js';
 import { measured_paths } from '../objects/measured-paths.js';
-import { alarm, apikey, device, stream, valuereview } from '../resources/index.js';
+import { alarm, apikey, device, stream, streamsummary, valuereview } from '../resources/index.js';
 
 /** A removal that was begun, in `maintenance` until it is complete. */
 interface RemovalMark {
@@ -27,7 +27,7 @@ const firstCollections = ['apikeys', 'mqttcredentials', 'webhooks', 'filestores'
 
 /** Selections of collections whose documents do not name the account in `account`. */
 function selectDocuments(name: string, account: string): object {
-  if (name === stream.plural) return { _id: buildBounds({ account }, 'device') };
+  if (name === stream.plural || name === streamsummary.plural) return { _id: buildBounds({ account }, 'device') };
   // only an alarm that was raised has `account`
   if (name === alarm.plural) return { tenant: account };
   if (name === 'mqtt_retained') return { _id: withPrefix(account) };

@@ -122,12 +122,14 @@ const chunk_size = 5000;
 
 /**
  * Deletes what matches in a range, in pieces, so that no command outlasts its time limit.
- * @param mayGoOn asked after each piece but the last @returns the number of deleted documents
+ * @param mayGoOn asked after each piece but the last @param beforePiece runs before a piece is deleted
+ * @returns the number of deleted documents
  */
 export async function deleteRange(
   collection: Collection<ClusteredDocument>,
   condition: RangeCondition,
   mayGoOn: () => Promise<boolean> = async () => true,
+  beforePiece: (piece: RangeCondition) => Promise<void> = async () => undefined,
 ): Promise<number> {
   let count = 0;
   let bounds = condition._id;
@@ -135,6 +137,7 @@ export async function deleteRange(
     const options = { projection: { _id: 1 }, sort: { _id: 1 }, skip: chunk_size, maxTimeMS: read_limit_ms } as const;
     const next = await collection.findOne({ ...condition, _id: bounds }, options);
     const piece = next === null ? bounds : { ...bounds, $lt: next._id };
+    await beforePiece({ ...condition, _id: piece });
     count += (await retryOnce(() => collection.deleteMany({ ...condition, _id: piece }))).deletedCount;
     if (next === null || !(await mayGoOn())) return count;
     bounds = { ...bounds, $gte: next._id };

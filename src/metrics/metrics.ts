@@ -9,6 +9,7 @@ import type { LiveMetrics } from '../http/live/live-feeds.js';
 import type { RequestMetrics } from '../http/measure-requests.js';
 import type { BrokerMetrics } from '../mqtt/broker.js';
 import type { IngestMetrics } from '../streams/ingest.js';
+import type { SummaryMetrics } from '../summaries/job.js';
 import type { WebhookMetrics } from '../webhooks/worker.js';
 import { createAlarmMetrics } from './alarm-metrics.js';
 import {
@@ -26,6 +27,7 @@ import {
   createCommandMetrics,
   createDeviceStateMetrics,
   createIngestMetrics,
+  createSummaryMetrics,
 } from './telemetry-metrics.js';
 import type { MetricsSnapshot } from './worker-metrics.js';
 
@@ -37,6 +39,7 @@ export interface Metrics {
   telemetry: IngestMetrics;
   mqtt: BrokerMetrics;
   events: LogMetrics;
+  summaries: SummaryMetrics;
   live: LiveMetrics;
   commands: CommandMetrics;
   states: StateMetrics;
@@ -72,6 +75,7 @@ export function createMetrics({ version, readState, readCertificateTime, share }
     telemetry: createIngestMetrics(registry),
     mqtt: createBrokerMetrics(registry),
     events: createEventMetrics(registry),
+    summaries: createSummaryMetrics(registry),
     live: createLiveMetrics(registry),
     commands: createCommandMetrics(registry),
     states: createDeviceStateMetrics(registry),

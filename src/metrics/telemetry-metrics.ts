@@ -6,6 +6,7 @@ import { refusals } from '../mqtt/protocol/connect-packet.js';
 import { commandStatuses } from '../resources/command.js';
 import { stateChanges } from '../resources/device-state.js';
 import type { IngestMetrics } from '../streams/ingest.js';
+import type { SummaryMetrics } from '../summaries/job.js';
 import { request_buckets } from './request-metrics.js';
 
 /** Declares the metrics of the ingest of streams. */
@@ -28,6 +29,26 @@ export function createIngestMetrics(registry: Registry): IngestMetrics {
     stored: (count) => stored.inc(count),
     batch: (jobs) => batch.observe(jobs),
     ingested: (milliseconds) => ingest.observe(milliseconds / 1000),
+  };
+}
+
+/** Declares the metrics of the summaries of streams. */
+export function createSummaryMetrics(registry: Registry): SummaryMetrics {
+  const registers = [registry];
+  const until = new Gauge({
+    name: 'stream_summaries_until_timestamp_seconds',
+    help: 'Hours before this time are summarised; 0 until those of the history are, and in processes that summarise none',
+    registers,
+    aggregator: 'max',
+  });
+  const summarized = new Counter({
+    name: 'stream_summaries_streams_total',
+    help: 'Streams summarised, without those of hours that were summarised before',
+    registers,
+  });
+  return {
+    until: (at = 0) => until.set(at),
+    summarized: (count) => summarized.inc(count),
   };
 }
 

@@ -18,6 +18,7 @@ import { project } from './project.js';
 import { savedFilter } from './saved-filter.js';
 import { service } from './service.js';
 import { stream } from './stream.js';
+import { streamsummary } from './stream-summary.js';
 import { webhook } from './webhook.js';
 
 /** Every resource with the five operations (reference/resources.md#operations), parents first. */
@@ -40,6 +41,7 @@ export { project } from './project.js';
 export { savedFilter } from './saved-filter.js';
 export { service } from './service.js';
 export { stream, streamIdentity, streamOfAccount } from './stream.js';
+export { streamsummary } from './stream-summary.js';
 export { webhook } from './webhook.js';
 
 /** Every other stored type. */
@@ -50,6 +52,7 @@ const others = [
   valuereview,
   command,
   stream,
+  streamsummary,
   mqttcredentials,
   topic,
   retainedmessage,

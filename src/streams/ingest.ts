@@ -13,6 +13,7 @@ import { createValueRecorder } from '../objects/values/recorder.js';
 import type { DeadlineKind } from '../resources/device/status.js';
 import { stream } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
+import { createLateMarker } from '../summaries/marks.js';
 import { buildDocument, insertDocuments, type StreamDocument, setSender } from './documents.js';
 import { type AccountPart, compareWithRules, createFinisher, findLastTimes } from './finish.js';
 import { createOnceInserter, findMissing } from './insert-once.js';
@@ -81,6 +82,7 @@ export function createIngest(options: Options): (submission: Submission) => Prom
   const unanswered = createShares({ capacity: max_unanswered });
   const nextNumber = createNumbering(clock);
   const insertOnce = createOnceInserter(db, nextNumber);
+  const late = createLateMarker(db, clock);
   /** Inserts the streams of jobs. */
   async function insert(jobs: readonly Job[]): Promise<void> {
     const plain = jobs.filter(({ skipsRepeated }) => skipsRepeated !== true).flatMap(({ documents }) => documents);
@@ -133,7 +135,9 @@ export function createIngest(options: Options): (submission: Submission) => Prom
     const all = [...documents.values()].flat();
     const last = await findLast([...documents.keys()], devices);
     let endReview = await values.begin(findSenders(all, devices));
+    await late.begin(all);
     await insert([...documents.keys()]);
+    await late.end(all);
     for (const job of documents.keys()) documents.set(job, job.documents);
     const isMeasured = endReview !== undefined;
     let finishing: ReadonlyMap<string, Promise<void>> = new Map();

@@ -19,15 +19,9 @@ import { describeObject } from '../schema/openapi/bodies.js';
 import { parseQuery } from '../schema/query.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
 import { getString } from '../serialize/bson.js';
+import { type Aggregate, aggregates } from './accumulators.js';
 import { buildFixedBuckets, buildLocalBuckets } from './buckets.js';
-import {
-  type Aggregate,
-  aggregates,
-  columnsOfSeries,
-  type DeviceRef,
-  readSeries,
-  type SeriesRequest,
-} from './series.js';
+import { columnsOfSeries, type DeviceRef, readSeries, type SeriesRequest } from './series.js';
 
 const max_buckets = 5000;
 const tooManyBuckets = `must be longer: the span has more than ${max_buckets} buckets`;

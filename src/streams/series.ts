@@ -3,15 +3,18 @@ import { buildBounds, type ClusteredDocument, type RangeCondition, readRanges } 
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { countParts, type OperationContext, readInTurns } from '../objects/context.js';
-import { buildPathExpression } from '../objects/path-filters.js';
-import { stream } from '../resources/index.js';
+import { stream, streamsummary } from '../resources/index.js';
 import type { DataPath } from '../schema/data-path.js';
 import type { Values } from '../schema/fields.js';
+import { planSeries, type SummaryPlan } from '../summaries/plan.js';
+import {
+  type Aggregate,
+  accumulateStreams,
+  accumulateSummaries,
+  mergeParts,
+  partialAggregates,
+} from './accumulators.js';
 import type { Buckets } from './buckets.js';
-
-/** Aggregates of the values in a bucket (reference/series.md#aggregates). */
-export const aggregates = ['avg', 'min', 'max', 'sum', 'count', 'first', 'last'] as const;
-export type Aggregate = (typeof aggregates)[number];
 
 export interface SeriesRequest {
   paths: readonly DataPath[];
@@ -51,18 +54,19 @@ export async function readSeries(
 ): Promise<Series> {
   const { store, account } = ctx;
   const streams = store.db.collection(stream.plural);
-  const at = request.buckets.expression;
-  const group = { _id: request.byDevice ? { device: '$_id.device', at } : { at }, ...accumulate(request) };
   const signal = ctx.caller?.left;
   const options = { maxTimeMS: read_limit_ms, allowDiskUse: true, batchSize: batch_size, ...(signal && { signal }) };
-  const cursors = (await splitSpan(ctx, devices, request)).map((span) =>
+  const plan = await findPlan(ctx, devices, request);
+  const pipelines =
+    plan === undefined
+      ? (await splitSpan(ctx, devices, request)).map((span) => [
+          ...readSpan(account, devices, span),
+          { $group: { _id: groupBy(request), ...accumulateStreams(request) } },
+        ])
+      : [readParts(plan, request)];
+  const cursors = pipelines.map((pipeline) =>
     streams.aggregate<Row>(
-      [
-        ...readSpan(account, devices, span),
-        { $group: group },
-        { $sort: { _id: 1 } },
-        { $setWindowFields: { output: { total: { $count: {} } } } },
-      ],
+      [...pipeline, { $sort: { _id: 1 } }, { $setWindowFields: { output: { total: { $count: {} } } } }],
       options,
     ),
   );
@@ -74,6 +78,49 @@ export async function readSeries(
     await closeAll(cursors, signal);
     throw error;
   }
+}
+
+const groupBy = ({ byDevice, buckets: { expression: at } }: SeriesRequest) =>
+  byDevice ? { device: '$_id.device', at } : { at };
+
+/** Plans a series with summaries of hours. */
+async function findPlan(
+  { store: { db }, account }: OperationContext,
+  devices: readonly DeviceRef[],
+  { buckets: { splitHours }, aggregates: wanted, ...request }: SeriesRequest,
+): Promise<SummaryPlan | undefined> {
+  if (splitHours === undefined) return undefined;
+  const needsScalars = wanted.includes('first') || wanted.includes('last');
+  const summarized = devices.map(({ _id: parent, id }) => ({ account, device: id, parent }));
+  return planSeries(db, summarized, { ...request, splitHours, needsScalars });
+}
+
+/** Builds the stages that compute a series from streams and summaries. */
+function readParts({ streams, hours, removed }: SummaryPlan, request: SeriesRequest): object[] {
+  const wanted = { ...request, aggregates: partialAggregates(request.aggregates) };
+  const _id = groupBy(request);
+  const spans = streams.map(({ account, device: id, parent, from, to }) =>
+    buildRange(account, { _id: parent, id }, { at_from: from, at_to: request.at_to, before: to }),
+  );
+  const summaries = (ranges: readonly RangeCondition[], stages: readonly object[]) => ({
+    $unionWith: {
+      coll: streamsummary.plural,
+      pipeline: [
+        ...readRanges(streamsummary.plural, ranges),
+        ...stages,
+        { $match: { streams: { $gt: 0 } } },
+        { $group: { _id, ...accumulateSummaries(wanted) } },
+      ],
+    },
+  });
+  const base = [{ $project: { streams: '$base.streams', paths: '$base.paths' } }];
+  return [
+    ...readRanges(stream.plural, spans),
+    { $group: { _id, ...accumulateStreams(wanted) } },
+    ...(hours.length > 0 ? [summaries(hours, [])] : []),
+    ...(removed.length > 0 ? [summaries(removed, base)] : []),
+    ...mergeParts(request),
+  ];
 }
 
 /** A device whose streams are read. */
@@ -168,30 +215,6 @@ async function* readBatches(
     await closeAll(cursors, signal);
   }
 }
-
-/** Builds the accumulators of a bucket: `streams`, and some for each path, named by its position. */
-function accumulate({ paths, aggregates: wanted }: SeriesRequest): Record<string, object> {
-  const accumulators: Record<string, object> = { streams: { $sum: 1 } };
-  for (const [index, path] of paths.entries()) {
-    const value = buildPathExpression('$data', path);
-    const number = { $cond: [{ $isNumber: value }, value, null] };
-    const sample = { at: '$_id.at', n: '$_id.n', value };
-    const scalar = { $cond: [{ $in: [{ $type: value }, scalarTypes] }, sample, null] };
-    const expressions: Record<Aggregate, object> = {
-      avg: { $avg: value },
-      min: { $min: number },
-      max: { $max: number },
-      sum: { $sum: value },
-      count: { $sum: { $cond: [{ $isNumber: value }, 1, 0] } },
-      first: { $min: scalar },
-      last: { $max: scalar },
-    };
-    for (const aggregate of wanted) accumulators[`${aggregate}${index}`] = expressions[aggregate];
-  }
-  return accumulators;
-}
-
-const scalarTypes = ['double', 'int', 'long', 'string', 'bool'];
 
 /** Returns the columns of CSV in order (reference/series.md#formats). */
 export function columnsOfSeries({ paths, aggregates: wanted, byDevice, buckets }: SeriesRequest): string[] {

@@ -1,5 +1,5 @@
 import mongoose, { type mongo } from 'mongoose';
-import { buildBounds, type ClusteredDocument } from '../db/clustered.js';
+import { buildBounds, type ClusteredDocument, deleteRange, type RangeCondition } from '../db/clustered.js';
 import { type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { planQuery, type QueryPlan } from '../db/query-plan.js';
@@ -16,6 +16,8 @@ import { device, stream } from '../resources/index.js';
 import { parseStreamId } from '../resources/stream-key.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
+import { floorHour } from '../summaries/hours.js';
+import { findHours, markHours, markMatching } from '../summaries/marks.js';
 import type { StreamDocument, StreamKey } from './documents.js';
 
 const { UUID } = mongoose.mongo;
@@ -58,10 +60,17 @@ export async function removeStreams(ctx: OperationContext, id: string, request: 
   const node = await assertExists(ctx, device, id);
   const plan = planQuery(stream, ctx, request, buildDeviceCondition(id, node));
   const { params, offset, max } = request;
+  const begun_at = performance.now();
+  const readClock = () => now + (performance.now() - begun_at) / 1000;
+  const sender = { account, device: id, parent: node._id };
   const count = await withReview(store.db, [{ _id: node._id, account }], now, async () =>
     params.max === undefined && offset === 0
-      ? (await streams.deleteMany(plan.filter)).deletedCount
-      : removePage(streams, plan, { offset, max: params.max === undefined ? Number.POSITIVE_INFINITY : max }),
+      ? deleteRange(streams as never, plan.filter as RangeCondition, undefined, (piece) =>
+          markMatching(store.db, piece, sender, readClock()),
+        )
+      : removePage(streams, plan, { offset, max: params.max === undefined ? Number.POSITIVE_INFINITY : max }, (chunk) =>
+          markHours(store.db, [...findHours(chunk).values()], readClock()),
+        ),
   );
   await recordStreamRemoval(ctx, id, { count, filters: params });
 }
@@ -73,14 +82,17 @@ async function removePage(
   streams: mongo.Collection,
   { filter, sort }: QueryPlan,
   { offset, max }: { offset: number; max: number },
+  beforeDelete: (chunk: readonly StreamDocument[]) => Promise<void>,
 ): Promise<number> {
   let count = 0;
   for (let isFull = true; isFull && count < max; ) {
     const limit = Math.min(max - count, chunk_size);
-    const options = { projection: { _id: 1 }, sort, skip: offset, limit, maxTimeMS: read_limit_ms };
-    const chunk = await streams.find(filter, options).toArray();
+    const projection = { parent: 1, _t: 1 };
+    const options = { projection, sort, skip: offset, limit, maxTimeMS: read_limit_ms, promoteValues: false };
+    const chunk = await streams.find<StreamDocument>(filter, options).toArray();
     isFull = chunk.length === limit;
     count += chunk.length;
+    await beforeDelete(chunk);
     const keys = chunk.map(({ _id }) => _id);
     await removeByKeys(streams, keys);
   }
@@ -121,6 +133,8 @@ export async function removeStream(ctx: OperationContext, id: string): Promise<v
   const { store, account, now } = ctx;
   const streams = store.db.collection<StreamDocument>(stream.plural);
   const device = { _id: filter.parent, account };
+  const { device: name, at } = filter._id;
+  await markHours(store.db, [{ account, device: name, parent: filter.parent, at: floorHour(at.value) }], now);
   const { deletedCount } = await withReview(store.db, [device], now, () => streams.deleteOne(filter));
   if (deletedCount === 0) throw new AppError('notFound');
   await recordStreamRemoval(ctx, filter._id.device, { count: 1, filters: { id_developer: id } });

@@ -1,0 +1,94 @@
+import { describe, expect, it } from '@jest/globals';
+import { summariesOf } from '../../../src/summaries/hours.js';
+import { createSummaryWork } from '../../../src/summaries/job.js';
+import { useTestService } from '../../support/expect-status.js';
+import { pathOf } from '../../support/service.js';
+
+/** Summaries of hours (docs/decisions/0034-summaries-of-hours.md). */
+const ctx = await useTestService();
+const turn = { isLeaseHeld: () => true, pause: async () => undefined };
+const log = { info() {}, warn: console.error, error: console.error };
+
+/** Brings all summaries up to date, a minute and more after the last change. */
+async function summarizeAll(): Promise<void> {
+  ctx.service.advance(61);
+  const { db, now } = ctx.service;
+  const work = createSummaryWork({ db, log, metrics: { until() {}, summarized() {} } });
+  for (let isMore = true; isMore; ) isMore = await work(now(), turn);
+}
+
+const send = async (id: string, streams: readonly object[]) =>
+  expect((await ctx.api.post(pathOf('devices', id, 'streams'), streams)).body.code).toBe(2001);
+
+const all = 'aggregate=avg,min,max,sum,count,first,last';
+const readSeries = async (id: string, query: string) =>
+  (await ctx.api.get(`${pathOf('devices', id, 'series')}?${query}`)).body.result;
+
+const stored = (id: string) =>
+  summariesOf(ctx.service.db)
+    .find({ '_id.device': id } as object, { sort: { _id: 1 } })
+    .toArray();
+
+const t0 = 1_699_920_000;
+
+describe('an hour', () => {
+  it('is summarised by path once it is over, and answers instead of its streams', async () => {
+    const id = await ctx.fixtures.device();
+    await send(id, [
+      { at: t0 + 10, data: { t: 4, deep: { x: 1.5 }, list: [7, { y: 8 }], name: 'a', on: true } },
+      { at: t0 + 20, data: { t: 1 } },
+      { at: t0 + 20, data: { t: 2, 'a/b~c': 5 } },
+      { at: t0 + 3600, data: { t: 9 } },
+      { at: t0 + 15, data: { t: 100 }, _t: 'sta' },
+    ]);
+    const query = `fields=t,deep.x,/list/0,/list/1/y,/a~1b~0c&every=3600&at_from=${t0}&at_to=${t0 + 7199}&${all}`;
+    const before = await readSeries(id, query);
+    expect(before[0].t).toEqual({ avg: 7 / 3, min: 1, max: 4, sum: 7, count: 3, first: 4, last: 2 });
+    await summarizeAll();
+    const [first, second] = await stored(id);
+    expect([first?.streams, second?.streams]).toEqual([3, 1]);
+    expect(Object.keys(first?.paths ?? {})).toEqual(['/t', '/deep/x', '/list/0', '/list/1/y', '/a~1b~0c']);
+    expect(first?.paths?.['/t']).toMatchObject({ count: 3, sum: 7, min: 1, max: 4 });
+    expect([first?.paths?.['/t']?.first.value, first?.paths?.['/t']?.last.value]).toEqual([4, 2]);
+    expect(first?.texts).toBe(true);
+    expect(await readSeries(id, query)).toEqual(before);
+    await ctx.service.db.collection('streams').deleteMany({ '_id.device': id });
+    const { result } = (
+      await ctx.api.get(`${pathOf('devices', id, 'series')}?fields=t&every=3600&at_from=${t0}&at_to=${t0 + 7200}`)
+    ).body;
+    expect(result).toEqual([
+      { at: t0, count: 3, t: { avg: 7 / 3, min: 1, max: 4 } },
+      { at: t0 + 3600, count: 1, t: { avg: 9, min: 9, max: 9 } },
+    ]);
+  });
+
+  it('is read from streams after a late one and a deletion, until it is summarised again', async () => {
+    const id = await ctx.fixtures.device();
+    await send(id, [
+      { at: t0 + 1, data: { t: 1 } },
+      { at: t0 + 3601, data: { t: 5 } },
+    ]);
+    await summarizeAll();
+    const query = `fields=t&every=3600&at_from=${t0}&at_to=${t0 + 7200}&aggregate=sum,first`;
+    const read = () => readSeries(id, query);
+    expect(await read()).toEqual([
+      { at: t0, count: 1, t: { sum: 1, first: 1 } },
+      { at: t0 + 3600, count: 1, t: { sum: 5, first: 5 } },
+    ]);
+    await send(id, [{ at: t0, data: { t: 2 } }]);
+    const later = [
+      { at: t0, count: 2, t: { sum: 3, first: 2 } },
+      { at: t0 + 3600, count: 1, t: { sum: 5, first: 5 } },
+    ];
+    expect(await read()).toEqual(later);
+    expect((await stored(id)).map(({ mark }) => mark === undefined)).toEqual([false, true]);
+    await summarizeAll();
+    expect((await stored(id)).map(({ mark }) => mark === undefined)).toEqual([true, true]);
+    expect(await read()).toEqual(later);
+    await ctx.api.delete(`${pathOf('devices', id, 'streams')}?at_from=${t0 + 1}&at_to=${t0 + 4000}`);
+    const left = [{ at: t0, count: 1, t: { sum: 2, first: 2 } }];
+    expect(await read()).toEqual(left);
+    await summarizeAll();
+    expect(await read()).toEqual(left);
+  });
+});
