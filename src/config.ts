@@ -205,6 +205,13 @@ export const variables = {
     meaning:
       'days after which [streams are removed](streams.md#1010-retention), by `at`, 1 to 99999, unless their device or model says other; `off` keeps them',
   },
+  SUMMARY_RETENTION_DAYS: {
+    type: z.union([off, integerBetween(1, 36_500)]),
+    expected: 'off or a number of days from 1 to 36500',
+    fallback: 'off',
+    meaning:
+      'days after which [summaries](series.md#149-summaries) of removed streams are removed, by `at`, 1 to 36500, unless their device or model says other; `off` keeps them',
+  },
   EVENT_RETENTION_DAYS: {
     type: days,
     expected: 'off or a number of days from 1 to 99999',

@@ -227,7 +227,13 @@ function prepareJobs(deps: ServiceDeps) {
   return {
     webhooks: () => startDeliverer({ ...app.webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks }),
     retention: () => startRetention(deps),
-    streamRetention: () => startStreamRetention({ days: config.stream_retention_days, db, log, clock }),
+    streamRetention: () =>
+      startStreamRetention({
+        days: { streams: config.stream_retention_days, summaries: config.summary_retention_days },
+        db,
+        log,
+        clock,
+      }),
     summaries: () => startSummaries({ db, log, clock, metrics: metrics.summaries }),
     replays: () => startReplays(deps),
     eventLog: () => startLogReader({ db, log, metrics: metrics.events }),

@@ -4,7 +4,7 @@ import { max_identifier_length, name, text } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
 import { buildMessages, defaultToStored, defineResource, description, enabled } from '../schema/resource.js';
 import { filterPathsOf, measureList } from './measure.js';
-import { streamRetention } from './retention.js';
+import { streamRetention, summaryRetention } from './retention.js';
 import { deriveHidden, findSuffixedPaths, suffixedPaths } from './suffixed-paths.js';
 
 /** A device model, from which devices inherit properties (reference/resources.md#types). */
@@ -28,6 +28,7 @@ export const model = defineResource({
     }),
     measures: optional(measureList(), { about: 'What its devices send.' }),
     stream_retention_days: streamRetention,
+    summary_retention_days: summaryRetention,
     enabled,
   },
   // pointers of the measures that lists filter by

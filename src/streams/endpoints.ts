@@ -86,6 +86,15 @@ const ingestedSchema: Schema = {
   examples: [{}],
 };
 
+const removalSchema: Schema = {
+  title: 'StreamRemoval',
+  type: 'object',
+  description: 'Empty, unless summaries were removed.',
+  properties: { summaries: whole('Number of hours without streams whose summaries were removed.') },
+  additionalProperties: false,
+  examples: [{}],
+};
+
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
 export function streamEndpoints(ingest: (submission: Submission) => Promise<Ingested>): Endpoint[] {
   const parseRemoval = createListParser(stream, { params: removalQuery });
@@ -158,10 +167,11 @@ export function streamEndpoints(ingest: (submission: Submission) => Promise<Inge
         limit_bytes: body_limit_bytes,
         shape: 'optional',
       },
-      result: { kind: 'status', success: 'deleted', message: 'stream deleted' },
+      result: { kind: 'status', success: 'deleted', message: 'stream deleted', details: removalSchema },
       async handle(ctx) {
         const request = parseRemoval([...ctx.query, ...queryOf(ctx.takeJson())], ctx.now);
-        await removeStreams(ctx, idOf(ctx), request);
+        const summaries = await removeStreams(ctx, idOf(ctx), request);
+        return summaries > 0 ? { details: { summaries } } : undefined;
       },
     },
     {

@@ -1,17 +1,26 @@
-import { type ClusteredDocument, deleteRange, findOccupied, type RangeCondition } from '../db/clustered.js';
+import { type ClusteredDocument, findOccupied, type RangeCondition } from '../db/clustered.js';
 import { type Database, type Log, read_limit_ms, type StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../db/leased-job.js';
 import { withReview } from '../objects/values/reviews.js';
-import { device, model, stream } from '../resources/index.js';
+import { device, model, stream, streamsummary } from '../resources/index.js';
+import { buildSpanRange, floorHour, progressOf } from '../summaries/hours.js';
+import { findTargets } from '../summaries/job.js';
+import { removeOldSummaries, removeSummarized } from '../summaries/retention.js';
+
+/** Days after which streams and their summaries are removed; undefined: they are kept. */
+interface Days {
+  streams?: number | undefined;
+  summaries?: number | undefined;
+}
 
 interface Options {
   db: Database;
   log: Log;
   /** Epoch milliseconds. */
   clock: () => number;
-  /** Days for devices that neither have days themselves nor by their model; undefined: their streams are kept. */
-  days: number | undefined;
+  /** Of devices that have none themselves or by their model. */
+  days: Days;
 }
 
 /** Pieces of work in turns, of which others get most. */
@@ -23,6 +32,7 @@ interface Pace {
 interface Retained extends StoredObject {
   id_model?: string;
   stream_retention_days?: number;
+  summary_retention_days?: number;
 }
 
 const period_ms = 3_600_000;
@@ -48,29 +58,39 @@ export function startStreamRetention({ db, log, clock, days }: Options): LeasedJ
   return startPeriodicJob({ db, log, name: 'stream-retention', period_ms, mayRun: db.isClockRight, work });
 }
 
-/** Deletes the streams of all devices whose `at` is older than their days, at `now` (epoch seconds). */
-export async function removeOldStreams(db: Database, days: number | undefined, now: number, pace: Pace): Promise<void> {
-  const isRetained = { stream_retention_days: { $exists: true } };
-  const ofModels = new Map<string, number>();
-  for await (const { id_developer, stream_retention_days } of db.collection<Retained>(model.plural).find(isRetained))
-    ofModels.set(id_developer, stream_retention_days ?? 0);
+/**
+ * Removes the streams of all devices whose `at` is older than their days, by whole hours that are summarised, and old
+ * summaries. @param now epoch seconds
+ */
+export async function removeOldStreams(db: Database, days: Days, now: number, pace: Pace): Promise<void> {
+  const daysOf = await findDays(db, days);
+  const { until = 0 } = (await progressOf(db).findOne({ _id: 'streams' })) ?? {};
   const devices = db.collection<Retained>(device.plural);
-  const streams = db.collection<ClusteredDocument>(stream.plural);
-  const projection = { account: 1, id_developer: 1, id_model: 1, stream_retention_days: 1 };
+  const projection = { account: 1, id_developer: 1, id_model: 1, stream_retention_days: 1, summary_retention_days: 1 };
   const rest = createRest(pace);
   for (let after: Id | undefined; pace.isLeaseHeld(); ) {
     const options = { projection, sort: { _id: 1 }, limit: piece_devices, maxTimeMS: read_limit_ms } as const;
     const piece = await devices.find(after === undefined ? {} : { _id: { $gt: after } }, options).toArray();
-    const ranges = piece.flatMap((each) => {
-      const kept = each.stream_retention_days ?? ofModels.get(each.id_model ?? '') ?? days;
-      return kept === undefined ? [] : [{ device: each, range: buildOldRange(each, now - kept * day_s) }];
-    });
-    const old = ranges.map(({ range }) => range);
-    const occupied = new Set(await findOccupied(streams, old));
+    const retained = piece.map((sender) => ({ sender, kept: daysOf(sender) }));
+    const before = (kept: number) => Math.min(floorHour(now - kept * day_s), until);
+    const streams = await findOld(
+      db,
+      stream.plural,
+      retained.map(({ sender, kept }) => ({ sender, to: kept.streams && before(kept.streams) })),
+    );
+    const summaries = await findOld(
+      db,
+      streamsummary.plural,
+      retained.map(({ sender, kept }) => ({ sender, to: kept.summaries && before(kept.summaries) })),
+    );
     if (!(await rest())) return;
-    for (const { device: sender, range } of ranges) {
-      if (!occupied.has(range)) continue;
-      await withReview(db, [sender], now, () => deleteRange(streams, range, rest));
+    for (const { sender, to } of streams) {
+      const [target] = await findTargets(db, [sender]);
+      if (target) await withReview(db, [sender], now, () => removeSummarized(db, target, to, rest));
+      if (!(await rest())) return;
+    }
+    for (const { sender, to } of summaries) {
+      await removeOldSummaries(db, placeOf(sender), to);
       if (!(await rest())) return;
     }
     after = piece.at(-1)?._id;
@@ -78,7 +98,42 @@ export async function removeOldStreams(db: Database, days: number | undefined, n
   }
 }
 
-function buildOldRange({ _id: parent, account, id_developer }: StoredObject, before: number): RangeCondition {
-  const key = { account, device: id_developer };
-  return { _id: { $gte: key, $lt: { ...key, at: before } }, parent };
+const placeOf = ({ account, id_developer: id, _id: parent }: StoredObject) => ({ account, device: id, parent });
+
+/** Loads the days of models. @returns the days of a device */
+async function findDays(db: Database, days: Days): Promise<(sender: Retained) => Days> {
+  const isRetained = {
+    $or: [{ stream_retention_days: { $exists: true } }, { summary_retention_days: { $exists: true } }],
+  };
+  const models = await db
+    .collection<Retained>(model.plural)
+    .find(isRetained as object)
+    .toArray();
+  const ofModels = new Map(models.map((each) => [each.id_developer, each]));
+  return (sender) => {
+    const ofModel = ofModels.get(sender.id_model ?? '');
+    return {
+      streams: sender.stream_retention_days ?? ofModel?.stream_retention_days ?? days.streams,
+      summaries: sender.summary_retention_days ?? ofModel?.summary_retention_days ?? days.summaries,
+    };
+  };
+}
+
+interface Old {
+  sender: Retained;
+  to: number;
+}
+
+/** Finds the devices that have something from before a time. */
+async function findOld(
+  db: Database,
+  plural: string,
+  candidates: readonly { sender: Retained; to: number | undefined }[],
+): Promise<Old[]> {
+  const old = candidates.filter((each): each is Old => each.to !== undefined);
+  const ranges = old.map(({ sender, to }) => buildSpanRange(placeOf(sender), { to }));
+  const occupied: ReadonlySet<RangeCondition> = new Set(
+    await findOccupied(db.collection<ClusteredDocument>(plural), ranges),
+  );
+  return old.filter((_each, index) => occupied.has(ranges[index] as RangeCondition));
 }

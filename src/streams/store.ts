@@ -18,6 +18,7 @@ import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { floorHour } from '../summaries/hours.js';
 import { findHours, markHours, markMatching } from '../summaries/marks.js';
+import { removeBases } from '../summaries/retention.js';
 import type { StreamDocument, StreamKey } from './documents.js';
 
 const { UUID } = mongoose.mongo;
@@ -52,9 +53,10 @@ function buildDeviceCondition(id: string, { _id }: { _id: Id }): Values {
 
 /**
  * Deletes matching streams of a device, or the page of them that `max` and `offset` select
- * (reference/streams.md#deletion). @throws AppError notFound (4041) without the device
+ * (reference/streams.md#deletion). @returns the number of hours without streams whose summaries are deleted
+ * @throws AppError notFound (4041) without the device
  */
-export async function removeStreams(ctx: OperationContext, id: string, request: ListRequest): Promise<void> {
+export async function removeStreams(ctx: OperationContext, id: string, request: ListRequest): Promise<number> {
   const streams = ctx.store.db.collection<mongo.Document>(stream.plural);
   const { store, account, now } = ctx;
   const node = await assertExists(ctx, device, id);
@@ -72,7 +74,10 @@ export async function removeStreams(ctx: OperationContext, id: string, request: 
           markHours(store.db, [...findHours(chunk).values()], readClock()),
         ),
   );
-  await recordStreamRemoval(ctx, id, { count, filters: params });
+  const isSpan = Object.keys(params).every((param) => param === 'at_from' || param === 'at_to');
+  const summaries = isSpan ? await removeBases(store.db, sender, params, readClock()) : 0;
+  await recordStreamRemoval(ctx, id, { count, filters: params, ...(summaries > 0 && { summaries }) });
+  return summaries;
 }
 
 const chunk_size = 1000;
@@ -109,9 +114,9 @@ export async function removeByKeys(streams: mongo.Collection, keys: readonly mon
 async function recordStreamRemoval(
   ctx: OperationContext,
   id: string,
-  data: { count: number; filters: Values },
+  data: { count: number; filters: Values; summaries?: number },
 ): Promise<void> {
-  if (data.count === 0) return;
+  if (data.count === 0 && data.summaries === undefined) return;
   const { store, account, user, request_id } = ctx;
   const { db } = store;
   const { ancestors = [] } = (await store.loader(device.plural).locate(ctx, id)) ?? {};

@@ -52,6 +52,8 @@ export interface HourKey extends ClusterKey {
   parent: Id;
 }
 
+export const emptySummary: Summary = { streams: 0, paths: {} };
+
 /** A stored hour: the sum of `base` and of the streams that are stored, unless it is marked. */
 export interface HourDocument extends Partial<Summary> {
   _id: HourKey;

@@ -13,12 +13,12 @@ import {
   buildHourKey,
   buildSpanRange,
   delay_s,
+  emptySummary,
   floorHour,
   type HourDocument,
   hour_s,
   type Progress,
   progressOf,
-  type Summary,
   summariesOf,
 } from './hours.js';
 import { addSummaries, limitPaths, type SummaryTarget, summarize } from './summarize.js';
@@ -113,14 +113,12 @@ async function renewHours(db: Database, due: readonly HourDocument[], now: numbe
   if (writes.length > 0) await summaries.bulkWrite(writes as never, { ordered: false });
 }
 
-const emptySummary: Summary = { streams: 0, paths: {} };
-
 interface Sender extends Pick<StoredObject, '_id' | 'account' | 'id_developer'> {
   id_model?: string;
 }
 
 /** Adds the measures that are declared for devices. */
-async function findTargets(db: Database, senders: readonly Sender[]): Promise<Target[]> {
+export async function findTargets(db: Database, senders: readonly Sender[]): Promise<Target[]> {
   const ids = senders.map(({ _id }) => _id);
   const options = { projection: { id_model: 1 }, maxTimeMS: read_limit_ms };
   const devices = await db

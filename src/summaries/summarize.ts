@@ -1,9 +1,11 @@
-import type { mongo } from 'mongoose';
-import { type ClusteredDocument, readRanges } from '../db/clustered.js';
+import mongoose, { type mongo } from 'mongoose';
+import { type ClusteredDocument, type RangeCondition, readRanges } from '../db/clustered.js';
 import type { Database } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
 import { stream } from '../resources/index.js';
 import { buildSpanRange, floorHour, type Hour, hour_s, type PathSummary, type Sample, type Summary } from './hours.js';
+
+const { Long } = mongoose.mongo;
 
 /** Paths of an hour: those of measures first, then in the order sent. */
 const max_paths = 50;
@@ -17,6 +19,8 @@ const min_span_s = 1;
 export interface SummaryTarget extends Omit<Hour, 'at'> {
   from: number;
   to: number;
+  /** Those of the streams in it that are read; default: all. */
+  range?: RangeCondition;
   /** JSON Pointers of the measures of its model. */
   measures: readonly string[];
 }
@@ -66,7 +70,7 @@ async function readRows(
   session?: mongo.ClientSession,
 ): Promise<HourSummary[]> {
   if (targets.length === 0) return [];
-  const ranges = targets.map((target) => ({ ...buildSpanRange(target, target), _t: 'str' }));
+  const ranges = targets.map((target) => ({ ...(target.range ?? buildSpanRange(target, target)), _t: 'str' }));
   const pipeline = readRanges(stream.plural, ranges, (index) => buildStages(index, targets[index]?.measures ?? []));
   const streams = db.collection<ClusteredDocument>(stream.plural);
   const options = { maxTimeMS: command_limit_ms, allowDiskUse: true, promoteLongs: false, ...(session && { session }) };
@@ -148,7 +152,7 @@ function addPaths(own: PathSummary, other: PathSummary): PathSummary {
 }
 
 function isBefore(own: Sample, other: Sample): boolean {
-  return own.at < other.at || (own.at === other.at && own.n.compare(other.n) < 0);
+  return own.at < other.at || (own.at === other.at && Long.fromValue(own.n).compare(other.n) < 0);
 }
 
 /** Keeps as many paths as an hour has at most. */

@@ -19,7 +19,7 @@ import {
 import { asset } from '../asset.js';
 import { group } from '../group.js';
 import { model } from '../model.js';
-import { streamRetention } from '../retention.js';
+import { streamRetention, summaryRetention } from '../retention.js';
 import { deriveHidden, findSuffixedPaths, suffixedPaths } from '../suffixed-paths.js';
 import { byAlarm, openAlarms } from './alarms.js';
 import { byConfig } from './configs.js';
@@ -105,6 +105,7 @@ export const device = defineResource({
       unit: 'minutes',
     }),
     stream_retention_days: streamRetention,
+    summary_retention_days: summaryRetention,
     lon: optional(computed(longitude()), {
       about: 'Longitude in degrees east (WGS 84). Comes with `lat`.',
       unit: 'degrees',

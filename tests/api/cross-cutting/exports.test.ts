@@ -34,7 +34,7 @@ function rowsOf({ text }: Reply): Record<string, string>[] {
 
 const deviceColumns =
   'id_developer,type,name,id_group,id_asset,id_model,description,properties,sensor,firmware,checksum,time_zone,' +
-  'frequency_status,frequency_stream,stream_retention_days,lon,lat,enabled,networking.type,networking.conn_address,' +
+  'frequency_status,frequency_stream,stream_retention_days,summary_retention_days,lon,lat,enabled,networking.type,networking.conn_address,' +
   'networking.sim_card,networking.telephone_number,networking.carrier,status,last_stream_at,last_status_at,' +
   'stream_due_at,status_due_at,owner,updater,created_at,updated_at,version';
 const commonColumns = 'owner,updater,created_at,updated_at,version';
@@ -71,7 +71,10 @@ describe('formats', () => {
     ['/services/', `id_developer,name,id_project,description,enabled,${commonColumns}`],
     ['/groups/', `id_developer,name,id_service,description,enabled,${commonColumns}`],
     ['/assets/', `id_developer,name,id_group,description,properties,enabled,${commonColumns}`],
-    ['/models/', `id_developer,name,description,properties,measures,stream_retention_days,enabled,${commonColumns}`],
+    [
+      '/models/',
+      `id_developer,name,description,properties,measures,stream_retention_days,summary_retention_days,enabled,${commonColumns}`,
+    ],
     [
       '/apikeys/',
       'id,username,scope,description,expires_at,id_project,id_service,id_group,id_asset,id_device,created_at',

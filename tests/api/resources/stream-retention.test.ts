@@ -1,5 +1,7 @@
 import { expect, it } from '@jest/globals';
+import { silentLog } from '../../../src/lib/log.js';
 import { removeOldStreams } from '../../../src/streams/retention.js';
+import { createSummaryWork } from '../../../src/summaries/job.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 import { buildStreamDocument } from '../../support/stream-documents.js';
@@ -25,7 +27,16 @@ async function agesOf(id: string): Promise<number[]> {
   return result.map(({ data }: { data: { age: number } }) => data.age);
 }
 
-const removeOld = (days?: number) => removeOldStreams(ctx.service.db, days, ctx.service.now(), turn);
+async function summarizeAll(): Promise<void> {
+  const { db, now } = ctx.service;
+  const work = createSummaryWork({ db, log: silentLog, metrics: { until() {}, summarized() {} } });
+  for (let isMore = true; isMore; ) isMore = await work(now(), turn);
+}
+
+async function removeOld(days?: number): Promise<void> {
+  await summarizeAll();
+  await removeOldStreams(ctx.service.db, { streams: days }, ctx.service.now(), turn);
+}
 
 it('removes by `at`, by the days of the device before those of its model before those of all', async () => {
   const id_model = await ctx.fixtures.model({ stream_retention_days: 20 });
@@ -78,7 +89,8 @@ it('removes in pieces, and stops when its turn ends', async () => {
       pauses++;
     },
   };
-  await removeOldStreams(ctx.service.db, undefined, ctx.service.now(), ending);
+  await summarizeAll();
+  await removeOldStreams(ctx.service.db, {}, ctx.service.now(), ending);
   expect(await count()).toBe(7001);
   await removeOld();
   expect(await count()).toBe(1);
@@ -92,7 +104,8 @@ it('pauses after each device, however few streams it had', async () => {
     isLeaseHeld: () => true,
     pause: async (milliseconds: number) => void pauses.push(milliseconds),
   };
-  await removeOldStreams(ctx.service.db, undefined, ctx.service.now(), pace);
+  await summarizeAll();
+  await removeOldStreams(ctx.service.db, {}, ctx.service.now(), pace);
   expect(pauses).toHaveLength(count + 1);
   expect(Math.min(...pauses)).toBeGreaterThan(0);
 });

@@ -1,4 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
+import { silentLog } from '../../../src/lib/log.js';
+import { removeOldStreams } from '../../../src/streams/retention.js';
 import { summariesOf } from '../../../src/summaries/hours.js';
 import { createSummaryWork } from '../../../src/summaries/job.js';
 import { useTestService } from '../../support/expect-status.js';
@@ -7,13 +9,12 @@ import { pathOf } from '../../support/service.js';
 /** Summaries of hours (docs/decisions/0034-summaries-of-hours.md). */
 const ctx = await useTestService();
 const turn = { isLeaseHeld: () => true, pause: async () => undefined };
-const log = { info() {}, warn: console.error, error: console.error };
 
 /** Brings all summaries up to date, a minute and more after the last change. */
 async function summarizeAll(): Promise<void> {
   ctx.service.advance(61);
   const { db, now } = ctx.service;
-  const work = createSummaryWork({ db, log, metrics: { until() {}, summarized() {} } });
+  const work = createSummaryWork({ db, log: silentLog, metrics: { until() {}, summarized() {} } });
   for (let isMore = true; isMore; ) isMore = await work(now(), turn);
 }
 
@@ -90,5 +91,75 @@ describe('an hour', () => {
     expect(await read()).toEqual(left);
     await summarizeAll();
     expect(await read()).toEqual(left);
+  });
+});
+
+describe('retention (reference/series.md#summaries)', () => {
+  const sumsOf = (id: string) =>
+    readSeries(id, `fields=t&every=3600&at_from=${t0}&at_to=${t0 + 10_800}&aggregate=sum,first,last`);
+  const removeOld = (days: { streams?: number; summaries?: number }) =>
+    removeOldStreams(ctx.service.db, days, ctx.service.now(), turn);
+  const countStreams = (id: string) => ctx.service.db.collection('streams').countDocuments({ '_id.device': id });
+
+  it('keeps the summaries, adds late streams to them, and takes deletions out', async () => {
+    const id = await ctx.fixtures.device({ stream_retention_days: 1 });
+    await send(id, [
+      { at: t0 + 1, data: { t: 1 } },
+      { at: t0 + 2, data: { t: 'on' }, _t: 'sta' },
+      { at: t0 + 3600, data: { t: 4 } },
+      { at: t0 + 7200, data: { t: 8 } },
+    ]);
+    await removeOld({});
+    expect(await countStreams(id)).toBe(4);
+    await summarizeAll();
+    await removeOld({});
+    expect(await countStreams(id)).toBe(0);
+    const whole = [
+      { at: t0, count: 1, t: { sum: 1, first: 1, last: 1 } },
+      { at: t0 + 3600, count: 1, t: { sum: 4, first: 4, last: 4 } },
+      { at: t0 + 7200, count: 1, t: { sum: 8, first: 8, last: 8 } },
+    ];
+    expect(await sumsOf(id)).toEqual(whole);
+    await send(id, [
+      { at: t0 + 5, data: { t: 20 } },
+      { at: t0 + 3599, data: { t: 40 } },
+    ]);
+    const added = [{ at: t0, count: 3, t: { sum: 61, first: 1, last: 40 } }, ...whole.slice(1)];
+    expect(await sumsOf(id)).toEqual(added);
+    await removeOld({});
+    expect(await countStreams(id)).toBe(2);
+    await summarizeAll();
+    expect(await sumsOf(id)).toEqual(added);
+    await removeOld({});
+    expect(await countStreams(id)).toBe(0);
+    expect(await sumsOf(id)).toEqual(added);
+    await send(id, [{ at: t0 + 6, data: { t: 100 } }]);
+    const remove = async (query: string) =>
+      (await ctx.api.delete(`${pathOf('devices', id, 'streams')}?${query}`)).body.details;
+    expect(await remove(`at_from=${t0 + 6}&at_to=${t0 + 6}`)).toEqual({});
+    expect(await remove('_t=str')).toEqual({});
+    expect(await sumsOf(id)).toEqual(added);
+    expect(await remove(`at_from=${t0 + 1}&at_to=${t0 + 7300}`)).toEqual({ summaries: 1 });
+    expect(await sumsOf(id)).toEqual([added[0], added[2]]);
+    await summarizeAll();
+    expect(await sumsOf(id)).toEqual([added[0], added[2]]);
+    expect(await remove('')).toEqual({ summaries: 2 });
+    expect(await sumsOf(id)).toEqual([]);
+  });
+
+  it('removes summaries by their own days, once their streams are gone', async () => {
+    const id = await ctx.fixtures.device({ summary_retention_days: 2 });
+    const now = ctx.service.now();
+    const old = Math.floor(now / 3600) * 3600 - 3 * 86_400;
+    await send(id, [
+      { at: old, data: { t: 1 } },
+      { at: old + 86_400 + 7200, data: { t: 2 } },
+    ]);
+    await summarizeAll();
+    await removeOld({});
+    expect(await stored(id)).toHaveLength(2);
+    await removeOld({ streams: 1 });
+    await removeOld({ streams: 1 });
+    expect((await stored(id)).map(({ _id }) => Number(_id.at))).toEqual([old + 86_400 + 7200]);
   });
 });

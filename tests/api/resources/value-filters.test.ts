@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { OpaqueJson } from '../../../src/db/opaque-json.js';
+import { silentLog } from '../../../src/lib/log.js';
 import { openReview } from '../../../src/objects/values/reviews.js';
 import { buildDocument, insertDocuments, setSender } from '../../../src/streams/documents.js';
 import { createNumbering } from '../../../src/streams/numbering.js';
 import { removeOldStreams } from '../../../src/streams/retention.js';
+import { createSummaryWork } from '../../../src/summaries/job.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
 import { waitForEvents } from '../../support/logged-events.js';
@@ -309,8 +311,11 @@ describe('a change', () => {
 
   it('by retention is seen', async () => {
     await fresh('p', [1000, now - 900_000]);
+    const { db } = ctx.service;
     const pace = { isLeaseHeld: () => true, pause: async () => undefined };
-    await removeOldStreams(ctx.service.db, 10, now, pace);
+    const work = createSummaryWork({ db, log: silentLog, metrics: { until() {}, summarized() {} } });
+    for (let isMore = true; isMore; ) isMore = await work(now + 61, pace);
+    await removeOldStreams(db, { streams: 10 }, now, pace);
     await waitForNames('latest.bar=1000', '');
     await api.delete('/devices/p@gauges/');
   });
