@@ -1,0 +1,133 @@
+import { realpathSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
+import { Command } from 'commander';
+import type { mongo } from 'mongoose';
+import { waitUntil } from '../support/service-process.js';
+import { createGroup, parseCount, sendOk } from './instance.js';
+import { type RaceOptions, type Races, runForMinutes, withRaces } from './races.js';
+import {
+  computeSeries,
+  createRandomData,
+  formatEntries,
+  modelAggregates,
+  readEntries,
+  type SummaryModelStream,
+  summaryPaths,
+} from './summary-model.js';
+
+/** Hours in which streams are sent, until now. */
+const hours = 100;
+/** Marks that crashes leave behind are due by then. */
+const settle_limit_ms = 180_000;
+const spans_s = [3600, 7200, 86_400];
+
+/**
+ * Sends random streams of the last days to two instances, deletes some and whole devices, which come again under their name.
+ * Kills instances and database at random moments, and compares series with the streams that are stored then, once while hours
+ * are marked and once when they are summarised again.
+ */
+export function runSummaryRaces({ devices, print, ...setup }: RaceOptions & { devices: number }) {
+  return withRaces(setup, async (races) => {
+    const { instances, key, kill, recover, db } = races;
+    const load = new AbortController();
+    const names = Array.from({ length: devices }, (_, number) => `meter ${number}`);
+    const id_group = await createGroup(instances[0]?.url ?? '', key);
+    for (const name of names)
+      await sendOk(instances[0]?.url ?? '', key, 'POST', '/devices/', { name, type: 'meter', id_group });
+    const workers = names.map((name) => change(races, { name, id_group }, load.signal));
+    const kills = await kill();
+    load.abort();
+    const requests = (await Promise.all(workers)).reduce((sum, count) => sum + count, 0);
+    await recover();
+    const faults = await compare(races);
+    const marked = { due_at: { $lte: Date.now() / 1000 + 120 } };
+    await waitUntil(
+      async () => (await db.collection('stream_summaries').countDocuments(marked)) === 0,
+      settle_limit_ms,
+    );
+    const later = await compare(races);
+    print(`seed ${setup.seed}: ${requests} requests, ${kills} kills, ${faults.length} and ${later.length} faults`);
+    return { requests, kills, faults: [...faults, ...later] };
+  });
+}
+
+/** Changes the streams of one device, one request after the other. @returns their number */
+async function change(
+  { instances, key, random }: Races,
+  device: { name: string; id_group: string },
+  signal: AbortSignal,
+): Promise<number> {
+  const path = `/devices/${encodeURIComponent(`${device.name}@demo`)}/`;
+  const start = Math.floor(Date.now() / 1000) - hours * 3600;
+  let count = 0;
+  for (; !signal.aborted; count++) {
+    const { url = '' } = instances[Math.floor(random() * instances.length)] ?? {};
+    const times = Array.from({ length: 1 + Math.floor(random() * 20) }, () => start + random() * hours * 3600);
+    const from = start + random() * hours * 3600;
+    const roll = random();
+    const request =
+      roll < 0.9
+        ? sendOk(
+            url,
+            key,
+            'POST',
+            `${path}streams/`,
+            times.map((at) => ({ at, data: createRandomData(random) })),
+          )
+        : roll < 0.995
+          ? sendOk(url, key, 'DELETE', `${path}streams/?at_from=${from}&at_to=${from + 8000}`)
+          : sendOk(url, key, 'DELETE', path);
+    // it may have been deleted
+    await request.catch(() => createAgain({ url, key }, device, path));
+  }
+  return count;
+}
+
+/** Creates a device unless it is there, after a pause; the next requests fail until it is. */
+async function createAgain({ url, key }: { url: string; key: string }, device: object, path: string): Promise<void> {
+  await sleep(50);
+  const { status } = await fetch(url + path, { headers: { 'service.apikey': key } }).catch(() => ({ status: 0 }));
+  if (status === 404) await sendOk(url, key, 'POST', '/devices/', { ...device, type: 'meter' }).catch(() => undefined);
+}
+
+/** @returns the series that differ from those of the stored streams */
+async function compare({ instances, key, db }: Races): Promise<string[]> {
+  const faults: string[] = [];
+  const now = Math.floor(Date.now() / 1000);
+  const [from, to] = [now - (now % 86_400) - 6 * 86_400, now];
+  for (const { id_developer, _id } of await db.collection('devices').find().toArray()) {
+    const streams = await readStreams(db, String(id_developer), _id);
+    const path = `/devices/${encodeURIComponent(String(id_developer))}/series/`;
+    for (const field of summaryPaths)
+      for (const every of spans_s) {
+        const query = `fields=${field}&aggregate=${modelAggregates}&every=${every}&at_from=${from}&at_to=${to}`;
+        const answer = await sendOk(instances[0]?.url ?? '', key, 'GET', `${path}?${query}`);
+        const { result } = (await answer.json()) as { result: Record<string, unknown>[] };
+        const expected = formatEntries(computeSeries(streams, field, (at) => at - (at % every)));
+        const found = formatEntries(readEntries(result, field));
+        if (found !== expected) faults.push(`${path}?${query}\n${found}\ninstead of\n${expected}`);
+      }
+  }
+  return faults;
+}
+
+/** Reads the streams of a device: of equal times the last received is the last. */
+async function readStreams(db: mongo.Db, device: string, parent: unknown): Promise<SummaryModelStream[]> {
+  const bounds = { $gte: { account: 'demo', device }, $lt: { account: 'demo', device: `${device}~` } };
+  const stored = await db
+    .collection('streams')
+    .find({ _id: bounds, parent } as object, { sort: { _id: 1 } })
+    .toArray();
+  return stored.map(({ _id, data }) => ({ at: (_id as unknown as { at: number }).at, data }));
+}
+
+const [, entry = ''] = process.argv;
+if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) {
+  const program = new Command('summaries')
+    .description(
+      'Compares series of hours and days with the streams that are stored, while streams come late and are deleted and two instances and the database are killed.',
+    )
+    .option('--devices <n>', 'devices that send at the same time', parseCount, 6);
+  await runForMinutes(program, (options) => runSummaryRaces({ ...program.opts<{ devices: number }>(), ...options }));
+}
