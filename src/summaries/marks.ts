@@ -76,7 +76,8 @@ export interface LateMarker {
 export function createLateMarker(db: Database, clock: () => number): LateMarker {
   const markedAt = new LRUCache<string, number>({ max: max_cached });
   async function mark(streams: readonly Stored[], max_age_s: number): Promise<void> {
-    const now = clock() / 1000;
+    // a clock that is wrong is not to take late streams for others
+    const now = (clock() - db.readState().clock_offset_ms) / 1000;
     const hours = [...findHours(streams, floorHour(now - late_s))].filter(
       ([key]) => (markedAt.get(key) ?? Number.NEGATIVE_INFINITY) < now - max_age_s,
     );

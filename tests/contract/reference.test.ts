@@ -237,6 +237,7 @@ const undocumented = [
   'alarmdevice',
   'devicevalue',
   'retainedmessage',
+  'streamsummary',
   'valuereview',
   'alarmscan',
 ];

@@ -37,6 +37,7 @@ export interface Device {
   frequency_status: number;
   frequency_stream: number;
   stream_retention_days?: number;
+  summary_retention_days?: number;
   lon?: number;
   lat?: number;
   enabled: boolean;
