@@ -15,7 +15,7 @@ interface Wanted {
 type Accumulators = Record<string, object>;
 
 /** Builds the accumulators of a bucket: `streams`, and some for each path, named by its position. */
-export function accumulateStreams({ paths, aggregates: wanted }: Wanted): Accumulators {
+export function buildStreamAccumulators({ paths, aggregates: wanted }: Wanted): Accumulators {
   return accumulate(paths, wanted, { $sum: 1 }, (path) => {
     const value = buildPathExpression('$data', path);
     const number = { $cond: [{ $isNumber: value }, value, null] };
@@ -37,7 +37,7 @@ export function accumulateStreams({ paths, aggregates: wanted }: Wanted): Accumu
 const scalarTypes = ['double', 'int', 'long', 'string', 'bool'];
 
 /** Builds the same accumulators of summaries of hours. */
-export function accumulateSummaries({ paths, aggregates: wanted }: Wanted): Accumulators {
+export function buildSummaryAccumulators({ paths, aggregates: wanted }: Wanted): Accumulators {
   return accumulate(paths, wanted, { $sum: '$streams' }, (path) => {
     const input = readSummaryPath(path);
     const member = (field: string) => ({ $getField: { field, input } });
@@ -59,13 +59,13 @@ export function accumulateSummaries({ paths, aggregates: wanted }: Wanted): Accu
 }
 
 /** The aggregates from which those of several parts of a bucket are computed. */
-export function partialAggregates(wanted: readonly Aggregate[]): Aggregate[] {
+export function findPartialAggregates(wanted: readonly Aggregate[]): Aggregate[] {
   return [...new Set(wanted.flatMap((each): Aggregate[] => (each === 'avg' ? ['sum', 'count'] : [each])))];
 }
 
 /** Builds the stages that merge parts of buckets. */
 export function mergeParts({ paths, aggregates: wanted }: Wanted): object[] {
-  const merged = accumulate(paths, partialAggregates(wanted), { $sum: '$streams' }, (_path, index) => ({
+  const merged = accumulate(paths, findPartialAggregates(wanted), { $sum: '$streams' }, (_path, index) => ({
     avg: {},
     min: { $min: `$min${index}` },
     max: { $max: `$max${index}` },

@@ -1,5 +1,5 @@
 import { type CalendarUnit, listBeginnings } from '../lib/local-time.js';
-import { floorHour, hour_s } from '../summaries/hours.js';
+import { hour_s, roundToHour } from '../summaries/hours.js';
 
 /** Buckets of a series, by their index in order of time (reference/series.md#buckets). */
 export interface Buckets {
@@ -8,7 +8,7 @@ export interface Buckets {
   /** Expression of the database: the beginning of the bucket of a stream. */
   expression: unknown;
   /** Hours that lie in two buckets; absent: buckets are shorter, or do not begin at hours. */
-  splitHours?: ReadonlySet<number>;
+  divided?: ReadonlySet<number>;
   /** Local dates of beginnings, of buckets of local time. */
   dates?: ReadonlyMap<number, string>;
 }
@@ -20,7 +20,7 @@ export function buildFixedBuckets(every: number): Buckets {
     beginningOf: (index) => index * every,
     // MongoDB 6.0 runs $mod in its classic engine, 1.6 times as fast here as the engine that it chooses for $floor
     expression: { $subtract: ['$_id.at', { $mod: ['$_id.at', every] }] },
-    ...(every % hour_s === 0 && { splitHours: new Set() }),
+    ...(every % hour_s === 0 && { divided: new Set() }),
   };
 }
 
@@ -36,8 +36,8 @@ export async function buildLocalBuckets(
   const beginnings = [...dates.keys()];
   const indexOf = (at: number) => beginnings.findLastIndex((beginning) => beginning <= at);
   const beginningOf = (index: number) => beginnings[index] ?? Number.POSITIVE_INFINITY;
-  const splitHours = new Set(beginnings.filter((at) => at % hour_s !== 0).map(floorHour));
-  return { indexOf, beginningOf, expression: buildSearch(beginnings), splitHours, dates };
+  const divided = new Set(beginnings.filter((at) => at % hour_s !== 0).map(roundToHour));
+  return { indexOf, beginningOf, expression: buildSearch(beginnings), divided, dates };
 }
 
 /** Builds a binary search for the last of the beginnings that is not after a stream. */

@@ -4,7 +4,7 @@ import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../db/leased-job.js';
 import { withReview } from '../objects/values/reviews.js';
 import { device, model, stream, streamsummary } from '../resources/index.js';
-import { buildSpanRange, floorHour, progressOf } from '../summaries/hours.js';
+import { buildSpanRange, progressOf, roundToHour } from '../summaries/hours.js';
 import { findTargets } from '../summaries/job.js';
 import { removeOldSummaries, removeSummarized } from '../summaries/retention.js';
 
@@ -72,7 +72,7 @@ export async function removeOldStreams(db: Database, days: Days, now: number, pa
     const options = { projection, sort: { _id: 1 }, limit: piece_devices, maxTimeMS: read_limit_ms } as const;
     const piece = await devices.find(after === undefined ? {} : { _id: { $gt: after } }, options).toArray();
     const retained = piece.map((sender) => ({ sender, kept: daysOf(sender) }));
-    const before = (kept: number) => Math.min(floorHour(now - kept * day_s), until);
+    const before = (kept: number) => Math.min(roundToHour(now - kept * day_s), until);
     const streams = await findOld(
       db,
       stream.plural,

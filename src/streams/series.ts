@@ -9,10 +9,10 @@ import type { Values } from '../schema/fields.js';
 import { planSeries, type SummaryPlan } from '../summaries/plan.js';
 import {
   type Aggregate,
-  accumulateStreams,
-  accumulateSummaries,
+  buildStreamAccumulators,
+  buildSummaryAccumulators,
+  findPartialAggregates,
   mergeParts,
-  partialAggregates,
 } from './accumulators.js';
 import type { Buckets } from './buckets.js';
 
@@ -61,7 +61,7 @@ export async function readSeries(
     plan === undefined
       ? (await splitSpan(ctx, devices, request)).map((span) => [
           ...readSpan(account, devices, span),
-          { $group: { _id: groupBy(request), ...accumulateStreams(request) } },
+          { $group: { _id: groupBy(request), ...buildStreamAccumulators(request) } },
         ])
       : [readParts(plan, request)];
   const cursors = pipelines.map((pipeline) =>
@@ -87,17 +87,17 @@ const groupBy = ({ byDevice, buckets: { expression: at } }: SeriesRequest) =>
 async function findPlan(
   { store: { db }, account }: OperationContext,
   devices: readonly DeviceRef[],
-  { buckets: { splitHours }, aggregates: wanted, ...request }: SeriesRequest,
+  { buckets: { divided }, aggregates: wanted, ...request }: SeriesRequest,
 ): Promise<SummaryPlan | undefined> {
-  if (splitHours === undefined) return undefined;
+  if (divided === undefined) return undefined;
   const needsScalars = wanted.includes('first') || wanted.includes('last');
   const summarized = devices.map(({ _id: parent, id }) => ({ account, device: id, parent }));
-  return planSeries(db, summarized, { ...request, splitHours, needsScalars });
+  return planSeries(db, summarized, { ...request, divided, needsScalars });
 }
 
 /** Builds the stages that compute a series from streams and summaries. */
 function readParts({ streams, hours, removed }: SummaryPlan, request: SeriesRequest): object[] {
-  const wanted = { ...request, aggregates: partialAggregates(request.aggregates) };
+  const wanted = { ...request, aggregates: findPartialAggregates(request.aggregates) };
   const _id = groupBy(request);
   const spans = streams.map(({ account, device: id, parent, from, to }) =>
     buildRange(account, { _id: parent, id }, { at_from: from, at_to: request.at_to, before: to }),
@@ -109,14 +109,14 @@ function readParts({ streams, hours, removed }: SummaryPlan, request: SeriesRequ
         ...readRanges(streamsummary.plural, ranges),
         ...stages,
         { $match: { streams: { $gt: 0 } } },
-        { $group: { _id, ...accumulateSummaries(wanted) } },
+        { $group: { _id, ...buildSummaryAccumulators(wanted) } },
       ],
     },
   });
   const base = [{ $project: { streams: '$base.streams', paths: '$base.paths' } }];
   return [
     ...readRanges(stream.plural, spans),
-    { $group: { _id, ...accumulateStreams(wanted) } },
+    { $group: { _id, ...buildStreamAccumulators(wanted) } },
     ...(hours.length > 0 ? [summaries(hours, [])] : []),
     ...(removed.length > 0 ? [summaries(removed, base)] : []),
     ...mergeParts(request),

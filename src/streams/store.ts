@@ -16,8 +16,8 @@ import { device, stream } from '../resources/index.js';
 import { parseStreamId } from '../resources/stream-key.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import { floorHour } from '../summaries/hours.js';
-import { findHours, markHours, markMatching } from '../summaries/marks.js';
+import { roundToHour } from '../summaries/hours.js';
+import { findHours, writeMarks, writeMarksOfMatching } from '../summaries/marks.js';
 import { removeBases } from '../summaries/retention.js';
 import type { StreamDocument, StreamKey } from './documents.js';
 
@@ -68,10 +68,10 @@ export async function removeStreams(ctx: OperationContext, id: string, request: 
   const count = await withReview(store.db, [{ _id: node._id, account }], now, async () =>
     params.max === undefined && offset === 0
       ? deleteRange(streams as never, plan.filter as RangeCondition, undefined, (piece) =>
-          markMatching(store.db, piece, sender, readClock()),
+          writeMarksOfMatching(store.db, piece, sender, readClock()),
         )
       : removePage(streams, plan, { offset, max: params.max === undefined ? Number.POSITIVE_INFINITY : max }, (chunk) =>
-          markHours(store.db, [...findHours(chunk).values()], readClock()),
+          writeMarks(store.db, [...findHours(chunk).values()], readClock()),
         ),
   );
   const isSpan = Object.keys(params).every((param) => param === 'at_from' || param === 'at_to');
@@ -139,7 +139,7 @@ export async function removeStream(ctx: OperationContext, id: string): Promise<v
   const streams = store.db.collection<StreamDocument>(stream.plural);
   const device = { _id: filter.parent, account };
   const { device: name, at } = filter._id;
-  await markHours(store.db, [{ account, device: name, parent: filter.parent, at: floorHour(at.value) }], now);
+  await writeMarks(store.db, [{ account, device: name, parent: filter.parent, at: roundToHour(at.value) }], now);
   const { deletedCount } = await withReview(store.db, [device], now, () => streams.deleteOne(filter));
   if (deletedCount === 0) throw new AppError('notFound');
   await recordStreamRemoval(ctx, filter._id.device, { count: 1, filters: { id_developer: id } });

@@ -77,7 +77,7 @@ export interface Hour {
 }
 
 /** All hours before `until` are summarised: one without a document has no stream. */
-export interface Progress {
+export interface SummaryProgress {
   _id: 'streams';
   until?: number;
   /** The hours before this one are being summarised, of devices in the order of their ids. */
@@ -86,17 +86,21 @@ export interface Progress {
   after?: Id;
 }
 
-export function floorHour(at: number): number {
+/** Returns the beginning of the hour of a time. */
+export function roundToHour(at: number): number {
   return Math.floor(at / hour_s) * hour_s;
 }
 
+/** The stored hours. */
 export function summariesOf(db: DatabaseAccess): Collection<HourDocument> {
   return db.collection<HourDocument>(streamsummary.plural);
 }
 
-export const progressOf = (db: DatabaseAccess): Collection<Progress> =>
-  db.collection<Progress>('stream_summary_progress');
+/** The progress of the job, one document. */
+export const progressOf = (db: DatabaseAccess): Collection<SummaryProgress> =>
+  db.collection<SummaryProgress>('stream_summary_progress');
 
+/** Builds the id of a stored hour. */
 export function buildHourKey({ account, device, parent, at }: Hour): HourKey {
   return { account, device, at: new Double(at), parent };
 }

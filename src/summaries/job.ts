@@ -9,19 +9,19 @@ import { keyOfId } from '../objects/ancestors.js';
 import { device, model, stream } from '../resources/index.js';
 import type { Measure } from '../resources/measure.js';
 import { formatPointer, parseDataPath } from '../schema/data-path.js';
+import { deriveSummaries, limitPaths, mergeSummaries, type SummaryTarget } from './derive.js';
 import {
   buildHourKey,
   buildSpanRange,
   delay_s,
   emptySummary,
-  floorHour,
   type HourDocument,
   hour_s,
-  type Progress,
   progressOf,
+  roundToHour,
+  type SummaryProgress,
   summariesOf,
 } from './hours.js';
-import { addSummaries, limitPaths, type SummaryTarget, summarize } from './summarize.js';
 
 /** Observers of the summaries. */
 export interface SummaryMetrics {
@@ -91,13 +91,13 @@ async function renewHours(db: Database, due: readonly HourDocument[], now: numbe
     const from = Number(_id.at);
     return { ...(targets[index] as Target), from, to: from + hour_s };
   });
-  const made = new Map((await summarize(db, spans)).map(({ target, summary }) => [target, summary]));
+  const made = new Map((await deriveSummaries(db, spans)).map(({ target, summary }) => [target, summary]));
   const writes = [
     ...early.map((hour) => ({ hour, update: { $set: { due_at: timeOf(hour) } } })),
     ...over.map((hour, index) => {
       const span = spans[index] as SummaryTarget;
       const summary = limitPaths(
-        addSummaries(hour.base ?? emptySummary, made.get(span) ?? emptySummary),
+        mergeSummaries(hour.base ?? emptySummary, made.get(span) ?? emptySummary),
         span.measures,
       );
       const unset = {
@@ -154,7 +154,7 @@ type AdvanceDeps = Pick<Deps, 'db' | 'log' | 'metrics'>;
 async function advance({ db, log, metrics }: AdvanceDeps, now: number, turn: Pace): Promise<boolean> {
   const progress = (await progressOf(db).findOne({ _id: 'streams' })) ?? { _id: 'streams' };
   const { until, after } = progress;
-  const next = progress.next ?? floorHour(now - delay_s);
+  const next = progress.next ?? roundToHour(now - delay_s);
   metrics.until(until);
   if (until !== undefined && until >= next) return false;
   if (until === undefined && after === undefined) log.info({}, 'summarising the streams that are stored');
@@ -177,7 +177,7 @@ async function save(
   db: Database,
   { until, next, after }: { until?: number | undefined; next?: number; after?: Id | undefined },
 ) {
-  const document: Omit<Progress, '_id'> = {
+  const document: Omit<SummaryProgress, '_id'> = {
     ...(until !== undefined && { until }),
     ...(next !== undefined && { next }),
     ...(after && { after }),
@@ -196,7 +196,7 @@ async function summarizeDevices(
   const firsts = await findFirst(db, targets, { from: until, to: next });
   const occupied = targets.flatMap((target) => {
     const first = firsts.get(keyOfId(target.parent));
-    return first === undefined ? [] : [{ ...target, from: floorHour(first), to: next }];
+    return first === undefined ? [] : [{ ...target, from: roundToHour(first), to: next }];
   });
   const isRecent = ({ from, to }: SummaryTarget) => to - from <= first_width_s;
   let count = 0;
@@ -231,11 +231,11 @@ async function summarizeHistory(db: Database, target: SummaryTarget, turn: Pace)
     const begun_at = performance.now();
     count += await summarizePiece(db, [{ ...target, from, to }], turn);
     const factor = Math.min(Math.max(piece_ms / (performance.now() - begun_at), 0.25), 4);
-    width_s = Math.min(Math.max(floorHour(width_s * factor), hour_s), max_width_s);
+    width_s = Math.min(Math.max(roundToHour(width_s * factor), hour_s), max_width_s);
     const next: number | undefined = (await findFirst(db, [target], { from: to, to: target.to })).get(
       keyOfId(target.parent),
     );
-    from = next === undefined ? undefined : floorHour(next);
+    from = next === undefined ? undefined : roundToHour(next);
   }
   return count;
 }
@@ -243,7 +243,7 @@ async function summarizeHistory(db: Database, target: SummaryTarget, turn: Pace)
 /** Stores the summaries of hours that have none, and leaves time to others. */
 async function summarizePiece(db: Database, targets: readonly SummaryTarget[], turn: Pace): Promise<number> {
   const begun_at = performance.now();
-  const hours = await summarize(db, targets);
+  const hours = await deriveSummaries(db, targets);
   const writes = hours.map(({ target, at, summary }) => {
     const { parent } = target;
     const update = { $setOnInsert: { parent, ...summary } };

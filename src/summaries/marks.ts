@@ -6,10 +6,10 @@ import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { stream } from '../resources/index.js';
-import { buildHourKey, floorHour, type Hour, hour_s, late_s, settle_s, summariesOf } from './hours.js';
+import { buildHourKey, type Hour, hour_s, late_s, roundToHour, settle_s, summariesOf } from './hours.js';
 
 /** Marks hours whose streams are about to change: until they are summarised again, series read their streams. */
-export async function markHours(db: Database, hours: readonly Hour[], now: number): Promise<void> {
+export async function writeMarks(db: Database, hours: readonly Hour[], now: number): Promise<void> {
   if (hours.length === 0) return;
   const writes = hours.map((hour) => {
     const { account, parent } = hour;
@@ -37,14 +37,14 @@ export function findHours(streams: Iterable<Stored>, before = Number.POSITIVE_IN
   for (const { _id, parent, _t } of streams) {
     if (_id.at.value >= before || _t !== 'str' || parent === undefined) continue;
     const { account, device } = _id;
-    const at = floorHour(_id.at.value);
+    const at = roundToHour(_id.at.value);
     hours.set(`${at} ${keyOfId(parent)}`, { account, device, parent, at });
   }
   return hours;
 }
 
 /** Marks the hours of the data streams that match, before they are deleted. */
-export async function markMatching(
+export async function writeMarksOfMatching(
   db: Database,
   condition: RangeCondition,
   device: Omit<Hour, 'at'>,
@@ -57,7 +57,7 @@ export async function markMatching(
     .aggregate<{ _id: number }>(pipeline, { maxTimeMS: read_limit_ms })
     .toArray();
   const hours = found.map(({ _id: at }) => ({ ...device, at }));
-  await markHours(db, hours, now);
+  await writeMarks(db, hours, now);
 }
 
 const max_cached = 50_000;
@@ -78,10 +78,10 @@ export function createLateMarker(db: Database, clock: () => number): LateMarker 
   async function mark(streams: readonly Stored[], max_age_s: number): Promise<void> {
     // a clock that is wrong is not to take late streams for others
     const now = (clock() - db.readState().clock_offset_ms) / 1000;
-    const hours = [...findHours(streams, floorHour(now - late_s))].filter(
+    const hours = [...findHours(streams, roundToHour(now - late_s))].filter(
       ([key]) => (markedAt.get(key) ?? Number.NEGATIVE_INFINITY) < now - max_age_s,
     );
-    await markHours(
+    await writeMarks(
       db,
       hours.map(([, hour]) => hour),
       now,

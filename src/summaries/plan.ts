@@ -4,7 +4,7 @@ import { groupBy } from '../lib/group-by.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { streamsummary } from '../resources/index.js';
 import { type DataPath, formatPointer } from '../schema/data-path.js';
-import { buildSpanRange, floorHour, type Hour, type HourDocument, hour_s, progressOf, summariesOf } from './hours.js';
+import { buildSpanRange, type Hour, type HourDocument, hour_s, progressOf, roundToHour, summariesOf } from './hours.js';
 
 type Device = Omit<Hour, 'at'>;
 
@@ -31,7 +31,7 @@ interface SeriesNeeds {
   at_from: number;
   at_to: number;
   /** Hours that lie in two buckets. */
-  splitHours: ReadonlySet<number>;
+  divided: ReadonlySet<number>;
 }
 
 /** Devices of a series, as their ranges are read one after the other. */
@@ -49,13 +49,13 @@ export async function planSeries(
   needs: SeriesNeeds,
 ): Promise<SummaryPlan | undefined> {
   if (devices.length === 0 || devices.length > max_devices || !needs.paths.every(isSummarized)) return undefined;
-  const { at_from, at_to, splitHours } = needs;
+  const { at_from, at_to, divided } = needs;
   const { until = 0 } = (await progressOf(db).findOne({ _id: 'streams' }, { maxTimeMS: read_limit_ms })) ?? {};
-  const span = { from: Math.ceil(at_from / hour_s) * hour_s, to: Math.min(floorHour(at_to), until) };
+  const span = { from: Math.ceil(at_from / hour_s) * hour_s, to: Math.min(roundToHour(at_to), until) };
   if (span.from >= span.to) return undefined;
   const all = devices.map((device) => buildSpanRange(device, span));
   const unfit = await findUnfit(db, all, needs);
-  const split = [...splitHours].filter((at) => at >= span.from && at < span.to);
+  const split = [...divided].filter((at) => at >= span.from && at < span.to);
   const parts = devices.map((device) => {
     const own = unfit.get(keyOfId(device.parent)) ?? [];
     const gaps = new Set([...split, ...own.map(({ at }) => at)]);

@@ -3,17 +3,17 @@ import { type ClusteredDocument, deleteRange, type RangeCondition } from '../db/
 import { type Database, read_limit_ms } from '../db/database.js';
 import { withTransaction } from '../db/transaction.js';
 import { stream } from '../resources/index.js';
+import { deriveSummaries, limitPaths, mergeSummaries, type SummaryTarget } from './derive.js';
 import {
   buildHourKey,
   buildSpanRange,
   emptySummary,
-  floorHour,
   type Hour,
   hour_s,
+  roundToHour,
   settle_s,
   summariesOf,
 } from './hours.js';
-import { addSummaries, limitPaths, type SummaryTarget, summarize } from './summarize.js';
 
 /** Streams that one transaction removes. */
 const piece_size = 5000;
@@ -53,7 +53,7 @@ async function removePiece(
   session: mongo.ClientSession,
 ): Promise<boolean> {
   const summaries = summariesOf(db);
-  const removed = await summarize(db, [target], session);
+  const removed = await deriveSummaries(db, [target], session);
   const times = removed.map(({ at }) => at);
   const span = buildSpanRange(target, { from: Math.min(...times), to: Math.max(...times) + hour_s });
   const stored =
@@ -62,7 +62,7 @@ async function removePiece(
   const writes = removed.flatMap(({ at, summary }) => {
     const hour = hours.get(at);
     if (hour?.streams === undefined || hour.mark !== undefined) return [];
-    const base = limitPaths(addSummaries(hour.base ?? emptySummary, summary), target.measures);
+    const base = limitPaths(mergeSummaries(hour.base ?? emptySummary, summary), target.measures);
     return [
       { updateOne: { filter: { _id: buildHourKey({ ...target, at }), mark: null }, update: { $set: { base } } } },
     ];
@@ -78,8 +78,8 @@ export async function removeOldSummaries(db: Database, sender: Omit<Hour, 'at'>,
   const streams = db.collection<ClusteredDocument>(stream.plural);
   const options = { projection: { _id: 1 }, sort: { _id: 1 }, maxTimeMS: read_limit_ms } as const;
   const first = await streams.findOne(buildSpanRange(sender, { to: before }), options);
-  const to = first === null ? before : floorHour(Number(first._id.at));
-  await deleteRange(summariesOf(db) as never, { ...buildSpanRange(sender, { to: floorHour(to) }), mark: null });
+  const to = first === null ? before : roundToHour(Number(first._id.at));
+  await deleteRange(summariesOf(db) as never, { ...buildSpanRange(sender, { to: roundToHour(to) }), mark: null });
 }
 
 /**
@@ -92,7 +92,7 @@ export async function removeBases(
   { at_from = 0, at_to = Number.POSITIVE_INFINITY }: { at_from?: number; at_to?: number },
   now: number,
 ): Promise<number> {
-  const to = at_to === Number.POSITIVE_INFINITY ? undefined : floorHour(at_to);
+  const to = at_to === Number.POSITIVE_INFINITY ? undefined : roundToHour(at_to);
   const span = buildSpanRange(sender, { from: Math.ceil(at_from / hour_s) * hour_s, to });
   const change = {
     $unset: { base: 1 },

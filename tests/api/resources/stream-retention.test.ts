@@ -30,7 +30,7 @@ async function agesOf(id: string): Promise<number[]> {
 async function summarizeAll(): Promise<void> {
   const { db, now } = ctx.service;
   const work = createSummaryWork({ db, log: silentLog, metrics: { until() {}, summarized() {} } });
-  for (let isMore = true; isMore; ) isMore = await work(now(), turn);
+  for (let isMore = true; isMore; ) isMore = await work(now() + 61, turn);
 }
 
 async function removeOld(days?: number): Promise<void> {

@@ -3,7 +3,15 @@ import { type ClusteredDocument, type RangeCondition, readRanges } from '../db/c
 import type { Database } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
 import { stream } from '../resources/index.js';
-import { buildSpanRange, floorHour, type Hour, hour_s, type PathSummary, type Sample, type Summary } from './hours.js';
+import {
+  buildSpanRange,
+  type Hour,
+  hour_s,
+  type PathSummary,
+  roundToHour,
+  type Sample,
+  type Summary,
+} from './hours.js';
 
 const { Long } = mongoose.mongo;
 
@@ -48,7 +56,7 @@ interface Row {
 }
 
 /** Has the database summarise the data streams of targets by hours; those without a stream are left out. */
-export async function summarize(
+export async function deriveSummaries(
   db: Database,
   targets: readonly SummaryTarget[],
   session?: mongo.ClientSession,
@@ -58,7 +66,7 @@ export async function summarize(
   for (const row of rows) {
     const key = `${row.at} ${row.target.device} ${row.target.parent}`;
     const before = hours.get(key);
-    const summary = before === undefined ? row.summary : addSummaries(before.summary, row.summary);
+    const summary = before === undefined ? row.summary : mergeSummaries(before.summary, row.summary);
     hours.set(key, { ...row, summary });
   }
   return [...hours.values()].map((hour) => ({ ...hour, summary: limitPaths(hour.summary, hour.target.measures) }));
@@ -94,7 +102,7 @@ function splitTargets(targets: readonly SummaryTarget[]): [SummaryTarget[], Summ
   if (middle > 0) return [targets.slice(0, middle), targets.slice(middle)];
   if (only === undefined || only.to - only.from <= min_span_s) return undefined;
   const half = (only.from + only.to) / 2;
-  const at = only.to - only.from > hour_s ? floorHour(half + hour_s) : half;
+  const at = only.to - only.from > hour_s ? roundToHour(half + hour_s) : half;
   return [[{ ...only, to: at }], [{ ...only, from: at }]];
 }
 
@@ -121,7 +129,7 @@ function toPathSummary({ count, sum, min, max, first, last, texts }: PathRow): P
 }
 
 /** Adds the summaries of different streams. */
-export function addSummaries(some: Summary, others: Summary): Summary {
+export function mergeSummaries(some: Summary, others: Summary): Summary {
   const paths = new Map(Object.entries(some.paths));
   for (const [path, other] of Object.entries(others.paths)) {
     const own = paths.get(path);
