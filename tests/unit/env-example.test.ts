@@ -17,6 +17,7 @@ const reference: Record<string, string> = {
   MQTT_AUTH_SECRET: '',
   MQTT_BRIDGE_URL: '',
   STREAM_RETENTION_DAYS: 'off',
+  SUMMARY_RETENTION_DAYS: 'off',
   EVENT_RETENTION_DAYS: '90',
   WORKERS: '1',
   SHUTDOWN_DELAY_S: '0',

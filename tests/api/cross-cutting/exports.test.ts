@@ -34,8 +34,8 @@ function rowsOf({ text }: Reply): Record<string, string>[] {
 
 const deviceColumns =
   'id_developer,type,name,id_group,id_asset,id_model,description,properties,sensor,firmware,checksum,time_zone,' +
-  'frequency_status,frequency_stream,stream_retention_days,summary_retention_days,lon,lat,enabled,networking.type,networking.conn_address,' +
-  'networking.sim_card,networking.telephone_number,networking.carrier,status,last_stream_at,last_status_at,' +
+  'frequency_status,frequency_stream,stream_retention_days,summary_retention_days,lon,lat,enabled,networking.type,' +
+  'networking.conn_address,networking.sim_card,networking.telephone_number,networking.carrier,status,last_stream_at,last_status_at,' +
   'stream_due_at,status_due_at,owner,updater,created_at,updated_at,version';
 const commonColumns = 'owner,updater,created_at,updated_at,version';
 
@@ -47,9 +47,9 @@ describe('formats', () => {
     const now = ctx.service.now();
     expect(reply.text.split('\r\n')).toEqual([
       deviceColumns,
-      `Alarm@acme,gateway,Alarm,${group},,,,,,,,Europe/Madrid,1440,1440,,,,false,,,,,,disconnected,,,,,alice,alice,${now},${now},0`,
+      `Alarm@acme,gateway,Alarm,${group},,,,,,,,Europe/Madrid,1440,1440,,,,,false,,,,,,disconnected,,,,,alice,alice,${now},${now},0`,
       `Pump@acme,gateway,Pump,${group},,${model},"'=cmd|"" /C calc""!A0",` +
-        `"{""max_bar"":6,""room"":""A, 1"",""colour"":null,""a.b"":[1,""x""]}",,,,Europe/Madrid,1440,60,,-3.5,40,true,` +
+        `"{""max_bar"":6,""room"":""A, 1"",""colour"":null,""a.b"":[1,""x""]}",,,,Europe/Madrid,1440,60,,,-3.5,40,true,` +
         `ethernet,192.0.2.7,,,,no_status,${now},,${now + 3600},,alice,alice,${now},${now},0`,
       '',
     ]);

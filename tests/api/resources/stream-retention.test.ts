@@ -1,6 +1,7 @@
 import { expect, it } from '@jest/globals';
 import { silentLog } from '../../../src/lib/log.js';
 import { removeOldStreams } from '../../../src/streams/retention.js';
+import { progressOf } from '../../../src/summaries/hours.js';
 import { createSummaryWork } from '../../../src/summaries/job.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
@@ -27,8 +28,10 @@ async function agesOf(id: string): Promise<number[]> {
   return result.map(({ data }: { data: { age: number } }) => data.age);
 }
 
+/** Summarises all streams again, also those that a test has written to the database. */
 async function summarizeAll(): Promise<void> {
   const { db, now } = ctx.service;
+  await progressOf(db).deleteMany({});
   const work = createSummaryWork({ db, log: silentLog, metrics: { until() {}, summarized() {} } });
   for (let isMore = true; isMore; ) isMore = await work(now() + 61, turn);
 }
