@@ -130,20 +130,27 @@ function toPathSummary({ count, sum, min, max, first, last, texts }: PathRow): P
 
 /** Adds the summaries of different streams. */
 export function mergeSummaries(some: Summary, others: Summary): Summary {
-  const paths = new Map(Object.entries(some.paths));
-  for (const [path, other] of Object.entries(others.paths)) {
-    const own = paths.get(path);
-    paths.set(path, own === undefined ? other : addPaths(own, other));
+  const names = new Set([some, others].flatMap(({ paths }) => Object.keys(paths)));
+  const paths = new Map<string, PathSummary>();
+  const isMore = some.more === true || others.more === true;
+  for (const path of names) {
+    const [own, other] = [some.paths[path], others.paths[path]];
+    // it may be among the paths that were left out
+    if ((own === undefined && some.more) || (other === undefined && others.more)) continue;
+    // where there are no numbers at a path, nothing says whether there are texts
+    const isMixed = (own ? other === undefined && others.texts : some.texts) === true;
+    const merged = own && other ? mergePaths(own, other) : ((own ?? other) as PathSummary);
+    paths.set(path, isMixed ? { ...merged, mixed: true } : merged);
   }
   return {
     streams: some.streams + others.streams,
     paths: Object.fromEntries(paths),
     ...((some.texts || others.texts) && { texts: true }),
-    ...((some.more || others.more) && { more: true }),
+    ...(isMore && { more: true }),
   };
 }
 
-function addPaths(own: PathSummary, other: PathSummary): PathSummary {
+function mergePaths(own: PathSummary, other: PathSummary): PathSummary {
   return {
     count: own.count + other.count,
     sum: own.sum + other.sum,
