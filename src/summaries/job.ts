@@ -49,7 +49,7 @@ const [first_width_s, max_width_s, piece_ms] = [86_400, 86_400 * 366, 200];
 type Target = Omit<SummaryTarget, 'from' | 'to'>;
 type Pace = Pick<Turn, 'isLeaseHeld' | 'pause'>;
 
-/** Summarises hours that are over, and marked hours again, on one instance (docs/decisions/0034-summaries-of-hours.md). */
+/** Summarises hours that are over, and marked hours again, on one instance (docs/decisions/0035-summaries-of-hours.md). */
 export function startSummaries(deps: Deps): LeasedJob {
   const { db, log, clock, metrics } = deps;
   const work = createSummaryWork(deps);

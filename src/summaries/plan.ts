@@ -41,7 +41,7 @@ const max_spans = 2000;
 
 /**
  * Plans a series whose buckets begin at hours: hours that are over come from their summaries, unless they are marked or do not
- * have what is asked for (docs/decisions/0034-summaries-of-hours.md). @returns undefined where streams are all that there is
+ * have what is asked for (docs/decisions/0035-summaries-of-hours.md). @returns undefined where streams are all that there is
  */
 export async function planSeries(
   db: Database,

@@ -6,7 +6,7 @@ import { createSummaryWork } from '../../../src/summaries/job.js';
 import { useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 
-/** Summaries of hours (docs/decisions/0034-summaries-of-hours.md). */
+/** Summaries of hours (docs/decisions/0035-summaries-of-hours.md). */
 const ctx = await useTestService();
 const turn = { isLeaseHeld: () => true, pause: async () => undefined };
 
