@@ -119,7 +119,7 @@ describe('protocol versions (reference/mqtt.md#broker)', () => {
   it.each([
     ['MQTT', 2, [0x20, 2, 0, 1]],
     ['MQTT', 3, [0x20, 2, 0, 1]],
-    ['MQTT', 6, [0x20, 2, 0, 1]],
+    ['MQTT', 6, [0x20, 3, 0, 0x84, 0]],
     ['MQTT', 0, [0x20, 2, 0, 1]],
     ['MQIsdp', 4, [0x20, 2, 0, 1]],
     ['MQIsdp', 3, accepted],
@@ -140,7 +140,7 @@ describe('protocol versions (reference/mqtt.md#broker)', () => {
   it('an unknown level is answered even if the rest of CONNECT has another layout', async () => {
     const raw = await mqtt.raw();
     raw.socket.write(encodePacket(0x10, encodeString('MQTT'), Buffer.from([9])));
-    expect([...(await raw.bytes(4))]).toEqual([0x20, 2, 0, 1]);
+    expect([...(await raw.bytes(5))]).toEqual([0x20, 3, 0, 0x84, 0]);
     await raw.closed;
   });
 

@@ -123,9 +123,15 @@ export function encodeConnack(isPresent: boolean, properties?: ConnackProperties
   return packet(0x20, [head, withLength(parts)]);
 }
 
+/** Reports whether answers have the form of MQTT 5: those to a later version have the last form that is known. */
+export function isVersion5(level: number): boolean {
+  // the first bit marks bridges of earlier versions
+  return level >= 5 && level < 0x80;
+}
+
 /** A refused login. @param code of the version of the client */
 export function encodeRefusal(code: number, level: number): Buffer {
-  return Buffer.from(level === 5 ? [0x20, 3, 0, code, 0] : [0x20, 2, 0, code]);
+  return Buffer.from(isVersion5(level) ? [0x20, 3, 0, code, 0] : [0x20, 2, 0, code]);
 }
 
 /** A DISCONNECT, which only MQTT 5 lets a server send. */

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { encodeRefusal } from '../connection/encode.js';
+import { encodeRefusal, isVersion5 } from '../connection/encode.js';
 import { createFrameReader } from '../connection/frames.js';
 import { closeGently } from '../connection/outbox.js';
 import { type ConnectPacket, type Level, parsePacket, readProtocol } from '../connection/packets.js';
@@ -113,5 +113,5 @@ export type Refusal = keyof typeof refusals;
 
 /** Sends a CONNACK with the reason and closes the connection. */
 export function refuseConnection(stream: Duplex, refusal: Refusal, level: number): void {
-  closeGently(stream, encodeRefusal(refusals[refusal][level === 5 ? 1 : 0], level));
+  closeGently(stream, encodeRefusal(refusals[refusal][isVersion5(level) ? 1 : 0], level));
 }
