@@ -10,14 +10,17 @@ import {
   startMqtt,
 } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
+import { pathOf } from '../support/service.js';
 
 let mqtt: MqttService;
+let acme: Awaited<ReturnType<MqttService['account']>>;
 let device: GivenDevice;
 let names = 0;
 
 beforeAll(async () => {
   mqtt = await startMqtt();
-  device = await (await mqtt.account('acme')).device(['plain/#']);
+  acme = await mqtt.account('acme');
+  device = await acme.device(['plain/#']);
 });
 afterAll(() => mqtt.stop());
 
@@ -213,16 +216,77 @@ describe('reason codes', () => {
     await connected.end();
   });
 
-  it('of DISCONNECT: taken over, ended by the interface', async () => {
-    const clientId = `twice-${++names}`;
-    const reasons: (number | undefined)[] = [];
-    const first = await connect5({ clientId });
-    first.client.on('disconnect', ({ reasonCode }) => reasons.push(reasonCode));
-    const second = await connect5({ clientId });
-    await waitUntil(() => reasons.length === 1);
-    expect(reasons).toEqual([0x8e]);
-    await second.end();
+  describe('of DISCONNECT', () => {
+    /** Connects a client of its own device and notes why the broker ends the connection. */
+    async function connectEnding() {
+      const own = await acme.device();
+      const connected = await mqtt.connect(own.username, { protocolVersion: 5, clientId: `ends-${++names}` });
+      const codes: unknown[] = [];
+      connected.client.on('disconnect', ({ reasonCode }) => codes.push(reasonCode));
+      return { own, connected, codes, clientId: `ends-${names}` };
+    }
+
+    it('taken over', async () => {
+      const { own, codes, clientId } = await connectEnding();
+      const second = await mqtt.connect(own.username, { protocolVersion: 5, clientId });
+      await waitUntil(() => codes.length === 1);
+      expect(codes).toEqual([0x8e]);
+      await second.end();
+    });
+
+    it('ended by the interface', async () => {
+      const { codes, clientId } = await connectEnding();
+      const path = `/mqtt/connections/${clientId}/`;
+      await waitUntil(async () => (await acme.api.delete(path)).status === 200);
+      await waitUntil(async () => {
+        await mqtt.broker.recheck();
+        return codes.length === 1;
+      });
+      expect(codes).toEqual([0x98]);
+    });
+
+    it('rights were taken away', async () => {
+      const { own, codes } = await connectEnding();
+      await acme.api.put(own.credentials, { username: own.username, password: 'another horse' });
+      await mqtt.broker.recheck();
+      await waitUntil(() => codes.length === 1);
+      expect(codes).toEqual([0x87]);
+    });
+
+    it('silence for longer than one and a half keep alives, and packets against the protocol', async () => {
+      const login = [encodeString('silent'), encodeString(device.username), encodeString(password)];
+      const connect = encodePacket(0x10, encodeString('MQTT'), Buffer.from([5, 0xc2, 0, 1, 0]), ...login);
+      const aliased = (alias: number) =>
+        encodePacket(0x30, encodeString('plain/x'), Buffer.from([3, 0x23, 0, alias]), Buffer.from('x'));
+      for (const [packet, reason] of [
+        [Buffer.alloc(0), '8d'],
+        [aliased(17), '94'],
+        [encodePacket(0x30, encodeString('')), '81'],
+        [encodePacket(0x82, Buffer.from([0, 1, 0])), '82'],
+        [Buffer.from([0x30, 0x81, 0x80, 0x40]), '95'],
+      ] as const) {
+        const { socket, bytes, closed } = await mqtt.raw();
+        socket.write(Buffer.concat([connect, packet]));
+        await closed;
+        expect((await bytes(3)).toString('hex').slice(-6)).toBe(`e001${reason}`);
+      }
+    });
   });
+});
+
+it('gives a command a response topic and correlation data, with which a result needs no id', async () => {
+  const client = await connect5();
+  const packets = record(client);
+  const path = pathOf('devices', device.id, 'commands');
+  await client.subscribe(`${device.id}/commands`, 1);
+  const { id } = (await acme.api.post(path, { name: 'identify' })).body.details;
+  await client.received(1);
+  const { responseTopic = '', correlationData } = packets[0]?.properties ?? {};
+  expect([responseTopic, correlationData?.toString()]).toEqual([`${device.id}/commands/result`, id]);
+  const answer = { qos: 1, properties: { correlationData: Buffer.from(id) } } as const;
+  await client.client.publishAsync(responseTopic, '{"status":"done"}', answer);
+  expect((await acme.api.get(`${path}${id}/`)).body.status).toBe('done');
+  await client.end();
 });
 
 describe('subscription options', () => {
@@ -268,28 +332,18 @@ it('sends no more than the receive maximum, and no packet over the maximum size'
 
 it('keeps a session for its expiry interval, and ends it at once where DISCONNECT says 0', async () => {
   const clientId = `session-${++names}`;
-  const present = async (expiry: number | undefined) => {
-    const connected = await connect5({
-      clientId,
-      clean: false,
-      ...(expiry !== undefined && { properties: { sessionExpiryInterval: expiry } }),
-    });
-    return connected;
-  };
-  const presentOf = (connected: Connected) =>
-    (connected.client as unknown as { _resubscribeTopics: object; connackPacket?: { sessionPresent: boolean } })
-      .connackPacket?.sessionPresent;
-  const first = await present(1000);
+  const connect = (sessionExpiryInterval: number) =>
+    connect5({ clientId, clean: false, properties: { sessionExpiryInterval } });
+  const first = await connect(1000);
   await first.subscribe('plain/session', 1);
   await first.end();
   const sender = await connect5();
   await sender.publish('plain/session', 'waits');
-  const second = await present(1000);
+  const second = await connect(1000);
   expect(await second.received(1)).toMatchObject([{ text: 'waits' }]);
-  presentOf(second);
   await second.client.endAsync(false, { reasonCode: 0, properties: { sessionExpiryInterval: 0 } } as never);
   await sender.publish('plain/session', 'lost');
-  const third = await present(0);
+  const third = await connect(0);
   await third.subscribe('plain/mark', 1);
   await sender.publish('plain/mark', 'mark');
   expect((await third.received(1)).map(({ text }) => text)).toEqual(['mark']);

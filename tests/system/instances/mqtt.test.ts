@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import type { IPublishPacket } from 'mqtt';
 import { createMqttProcesses, type MqttProcess, type MqttProcesses } from '../../support/mqtt-process.js';
 import { openSandbox, type Sandbox, waitUntil } from '../../support/process.js';
 import { pathOf } from '../../support/service.js';
@@ -160,6 +161,50 @@ it('a disabled device loses its connection on the other', async () => {
   const client = await b.connect(device);
   expect((await a.send('PUT', pathOf('devices', device), { enabled: false })).status).toBe(200);
   await client.closed();
+});
+
+it('properties and what is left of the expiry pass live, retained, queued and as a will, also after a kill', async () => {
+  const device = await b.device(['props/#']);
+  const doomed = await processes.start();
+  const properties = {
+    contentType: 'text/plain',
+    correlationData: Buffer.from([0, 255]),
+    userProperties: { b: ['2', '1'] },
+  };
+  const expiring = { ...properties, messageExpiryInterval: 1000 };
+  const will = { topic: 'props/will', payload: Buffer.from('will'), qos: 1 as const, retain: false, properties };
+  const open = async (instance: MqttProcess, clientId: string, topic: string) => {
+    const session = { clean: false, properties: { sessionExpiryInterval: 1000 } };
+    const client = await instance.connect(device, {
+      clientId,
+      protocolVersion: 5,
+      ...session,
+      ...(topic === '' && { will }),
+    });
+    const packets: IPublishPacket[] = [];
+    client.client.on('message', (_topic, _payload, packet) => packets.push(packet));
+    if (topic !== '') await client.subscribe(topic, 1);
+    return { client, packets };
+  };
+  const live = await open(b, 'props-live', 'props/#');
+  const sleeper = await open(doomed, 'props-sleeper', 'props/x');
+  await sleeper.client.end();
+  const { client } = await open(doomed, 'props-sender', '');
+  await client.client.publishAsync('props/x', 'message', { qos: 1, retain: true, properties: expiring });
+  await waitUntil(() => live.packets.length === 1);
+  doomed.kill('SIGKILL');
+  await doomed.ended;
+  await waitUntil(() => live.packets.length === 2);
+  const late = await open(b, 'props-late', 'props/x');
+  const back = await open(b, 'props-sleeper', 'props/x');
+  await waitUntil(() => late.packets.length === 1 && back.packets.length === 2);
+  expect(live.packets[1]).toMatchObject({ topic: 'props/will', properties });
+  for (const packet of [live.packets[0], late.packets[0], ...back.packets]) {
+    expect(packet).toMatchObject({ topic: 'props/x', properties });
+    const left_s = packet?.properties?.messageExpiryInterval ?? 0;
+    expect(left_s > 0 && left_s <= 1000).toBe(true);
+  }
+  for (const each of [live, late, back]) await each.client.end();
 });
 
 it.each(['SIGKILL', 'SIGTERM'] as const)(
