@@ -17,7 +17,7 @@ import { reasons } from './connection/reasons.js';
 import type { DeviceLink } from './device-link.js';
 import type { PublishResult } from './ingest.js';
 import { createHandshake } from './login/handshake.js';
-import { findWillPermissions } from './login/login.js';
+import { findGoneOwners, findWillPermissions } from './login/login.js';
 import type { Verify } from './login/passwords.js';
 import { createSessionAuthorizer } from './login/session-authorizer.js';
 import type { Refusal } from './protocol/connect-packet.js';
@@ -136,7 +136,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     await Promise.all([publishDue(), authorizer.recheck(), connections.refresh(), brokers.forgetGone(clock() / 1000)]);
   };
   const rechecking = awaitLater(runRecheckLoop(recheck, stopped.signal, warn));
-  const sweeping = startStateSweep({ db, clock, log });
+  const sweeping = startStateSweep({ db, clock, log, findGoneOwners });
 
   function createPeerEvents(): PeerEvents {
     return {

@@ -9,11 +9,11 @@ import type { ClientRules } from './client.js';
 import { reasons } from './connection/reasons.js';
 import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
 import { type DropReason, describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
-import { formatName, redactTopic } from './login/login-names.js';
-import { canPublish, canSubscribe, isFilter } from './login/permissions.js';
 import type { SessionAuthorizer } from './login/session-authorizer.js';
 import { findSharedFilter, hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
 import type { RepeatedMessage } from './publish-handler.js';
+import { formatName, redactTopic } from './sessions/login-names.js';
+import { canPublish, canSubscribe, isFilter } from './sessions/permissions.js';
 import type { Session } from './sessions/session.js';
 
 interface RulesOptions {

@@ -11,6 +11,9 @@ import type { BridgeConfig } from '../../lib/server-addresses.js';
 import type { AreAncestorsEnabled } from '../../objects/ancestors.js';
 import type { Keyring } from '../../objects/api-keys.js';
 import { findDisabled, findKeyLogin, logIn, type RefusedLogin } from '../login/login.js';
+import { createLoginQueue, QueueFullError } from '../login/login-queue.js';
+import { createPasswordVerifier } from '../login/passwords.js';
+import type { Refusal } from '../protocol/connect-packet.js';
 import {
   describeConnect,
   describeDevice,
@@ -18,11 +21,8 @@ import {
   formatName,
   type LoginNames,
   redactTopic,
-} from '../login/login-names.js';
-import { createLoginQueue, QueueFullError } from '../login/login-queue.js';
-import { createPasswordVerifier } from '../login/passwords.js';
-import { createDevicePermissions, type TopicPermissions } from '../login/permissions.js';
-import type { Refusal } from '../protocol/connect-packet.js';
+} from '../sessions/login-names.js';
+import { createDevicePermissions, type TopicPermissions } from '../sessions/permissions.js';
 import { findDeviceLogin } from '../store/credentials.js';
 import { bridge_client_prefix, splitUsername } from './bridge-login.js';
 import { bindClient, isBoundClient } from './client-bindings.js';

@@ -1,5 +1,5 @@
-import { canPublish, type TopicPermissions } from '../login/permissions.js';
 import { type TopicLevels, topicsOf } from '../protocol/topics.js';
+import { canPublish, type TopicPermissions } from '../sessions/permissions.js';
 
 /**
  * RabbitMQ maps topics to routing keys: `/` to `.`, `+` to `*`. The mapping cannot be inverted, because a topic may hold

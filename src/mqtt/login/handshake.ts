@@ -13,12 +13,12 @@ import type { DropReason } from '../ingest.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from '../protocol/connect-packet.js';
 import { isTopic } from '../protocol/topics.js';
 import type { ConnectionList } from '../sessions/connection-list.js';
+import { describeConnect, describeOwner, formatName } from '../sessions/login-names.js';
 import type { Session } from '../sessions/session.js';
 import { createWill } from '../sessions/wills.js';
 import { session_ttl_s } from '../store/sessions.js';
 import { findCertifiedDevice } from './client-certificate.js';
-import { type LoggedIn, type LoginDeps, logIn, type RefusedLogin } from './login.js';
-import { describeConnect, describeOwner, formatName } from './login-names.js';
+import { type LoggedIn, type LoginDeps, logIn, ownerOfClientIds, type RefusedLogin } from './login.js';
 import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
 
@@ -161,6 +161,7 @@ function openSession(
     outbox.close(level === 5 && session.isConnected ? encodeDisconnect(reason) : undefined);
   const session: Session = {
     ...login,
+    client_id_owner: ownerOfClientIds(login),
     names: describeConnect(packet, { ...describeOwner(login), ip }),
     client_id: packet.client_id || connection,
     connection,

@@ -5,6 +5,14 @@ import { isScopeSufficient } from '../../schema/operation.js';
 import { reasons } from '../connection/reasons.js';
 import type { Refusal } from '../protocol/connect-packet.js';
 import { parseStreamTopic } from '../protocol/topics.js';
+import { describeDevice, describeUnknown, key_prefix, type LoginNames } from '../sessions/login-names.js';
+import {
+  canPublish,
+  createDevicePermissions,
+  createKeyPermissions,
+  refreshPermissions,
+  type TopicPermissions,
+} from '../sessions/permissions.js';
 import type { Session } from '../sessions/session.js';
 import {
   findCertifiedDevices,
@@ -18,15 +26,7 @@ import {
   recordCertificate,
 } from '../store/credentials.js';
 import type { StoredWill } from '../store/wills.js';
-import { describeDevice, describeUnknown, key_prefix, type LoginNames } from './login-names.js';
 import type { Verify } from './passwords.js';
-import {
-  canPublish,
-  createDevicePermissions,
-  createKeyPermissions,
-  refreshPermissions,
-  type TopicPermissions,
-} from './permissions.js';
 
 export interface LoginDeps {
   db: Database;

@@ -4,10 +4,10 @@ import { splitIntoBatches } from '../../lib/batches.js';
 import { coalesce } from '../../lib/coalesce.js';
 import { groupBy } from '../../lib/group-by.js';
 import type { LogLine } from '../../lib/rate-limited-log.js';
+import { formatName } from '../sessions/login-names.js';
 import type { Session } from '../sessions/session.js';
 import { areUnchanged } from '../store/credentials.js';
 import { applyAuthorization, knownLoginOf, reauthorize } from './login.js';
-import { formatName } from './login-names.js';
 
 /** Rechecks run every 2 s, so a change takes effect within 5 s (reference/mqtt.md#revocation). */
 const fresh_ms = 5000;

@@ -4,7 +4,6 @@ import type { Database } from '../../db/database.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { reasons } from '../connection/reasons.js';
-import { ownerOfClientIds } from '../login/login.js';
 import type { AccountChange } from '../store/changes.js';
 import { isExpired } from '../store/messages.js';
 import { deleteQueue, findQueued, type QueuedMessage, type QueueLength } from '../store/queue.js';
@@ -167,9 +166,8 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
   }
 
   async function tryToClaim(session: Session, isClean: boolean): Promise<ClaimedSession | 'taken' | 'changed'> {
-    const { client_id, connection, expiry_s, connect } = session;
+    const { client_id, client_id_owner: owner, connection, expiry_s, connect } = session;
     const { will } = connect;
-    const owner = ownerOfClientIds(session);
     const known = records.get(client_id);
     const before = known?.state;
     const isOwn = before?.owner === owner || before?.owner === session.owner;
@@ -275,7 +273,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
         if (isSaved) put(record, state, true);
         else await reload(client_id);
       });
-      await limitOffline(ownerOfClientIds(session));
+      await limitOffline(session.client_id_owner);
     },
     saveSubscriptions: (session, onQueue) =>
       lock(session.client_id, async () => {

@@ -3,10 +3,10 @@ import type { DesiredMessage } from '../../device-state/store.js';
 import type { Outbox } from '../connection/outbox.js';
 import type { ConnectPacket, Qos } from '../connection/packets.js';
 import type { Reason } from '../connection/reasons.js';
-import type { LoginNames } from '../login/login-names.js';
-import type { TopicPermissions } from '../login/permissions.js';
 import type { TopicLevels } from '../protocol/topics.js';
 import type { SubscriptionOptions } from '../store/sessions.js';
+import type { LoginNames } from './login-names.js';
+import type { TopicPermissions } from './permissions.js';
 import type { ReceivedPackets } from './received-packets.js';
 import type { SessionQueue } from './session-queue.js';
 import type { SessionWill } from './wills.js';
@@ -37,8 +37,10 @@ export interface GrantedSubscription extends SubscriptionOptions {
 /** A connection that has logged in. */
 export interface Session {
   readonly account: string;
-  /** The credentials or the API key of the login. Client ids belong to its `ownerOfClientIds`. */
+  /** The credentials or the API key of the login. */
   readonly owner: string;
+  /** The device or the key that client ids belong to. */
+  readonly client_id_owner: string;
   readonly client_id: string;
   readonly names: LoginNames;
   /** Names the connection. */

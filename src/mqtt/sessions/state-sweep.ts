@@ -1,7 +1,6 @@
 import type { Database, Log } from '../../db/database.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../../db/leased-job.js';
 import { readInBatches } from '../../lib/batches.js';
-import { findGoneOwners } from '../login/login.js';
 import { deleteQueue } from '../store/queue.js';
 import { deleteSession, findOfflineSessions } from '../store/sessions.js';
 
@@ -13,13 +12,15 @@ interface Deps {
   /** Epoch milliseconds. */
   clock: () => number;
   log: Log;
+  /** Finds the owners that cannot log in any more. `now` in epoch seconds. */
+  findGoneOwners(db: Database, owners: readonly string[], now: number): Promise<ReadonlySet<string>>;
 }
 
 /**
  * Deletes what the recheck misses, one instance once an hour: sessions of deleted credentials and keys in accounts of which
  * no client logs in any more.
  */
-export function startStateSweep({ db, clock, log }: Deps): LeasedJob {
+export function startStateSweep({ db, clock, log, findGoneOwners }: Deps): LeasedJob {
   async function work({ isLeaseHeld }: Turn): Promise<void> {
     for await (const sessions of readInBatches(findOfflineSessions(db), batch_size)) {
       if (!isLeaseHeld()) return;

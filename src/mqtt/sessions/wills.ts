@@ -1,10 +1,10 @@
 import type { Database } from '../../db/database.js';
 import { awaitLater } from '../../lib/promises.js';
 import type { WillPacket } from '../connection/packets.js';
-import { canPublish, type TopicPermissions } from '../login/permissions.js';
 import { optionsOf } from '../store/messages.js';
 import { sessionIdOf } from '../store/sessions.js';
 import { type StoredWill, saveWill, withdrawWill } from '../store/wills.js';
+import { canPublish, type TopicPermissions } from './permissions.js';
 
 /** Owner of the will. */
 interface WillOwner {
