@@ -87,7 +87,11 @@ export const indexes: Indexes = {
   [retainedmessage.plural]: [{ key: { expires_at: 1 }, expireAfterSeconds: 0 }],
   [forwards]: [{ key: { at: 1 }, expireAfterSeconds: forward_ttl_s }],
   stream_rates: streamRateIndexes,
-  [streamsummary.plural]: [{ key: { due_at: 1, account: 1 }, partialFilterExpression: { due_at: { $exists: true } } }],
+  [streamsummary.plural]: [
+    { key: { due_at: 1, account: 1 }, partialFilterExpression: { due_at: { $exists: true } } },
+    // ranges have a condition on `parent`, which no index may serve
+    { key: { '_id.parent': 1, '_id.at': 1 } },
+  ],
   [measured_paths]: [
     { key: { account: 1, path: 1 }, unique: true },
     { key: { fill_at: 1 }, sparse: true },

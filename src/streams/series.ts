@@ -102,11 +102,10 @@ function readParts({ streams, hours, removed }: SummaryPlan, request: SeriesRequ
   const spans = streams.map(({ account, device: id, parent, from, to }) =>
     buildRange(account, { _id: parent, id }, { at_from: from, at_to: request.at_to, before: to }),
   );
-  const summaries = (ranges: readonly RangeCondition[], stages: readonly object[]) => ({
+  const summaries = (stages: readonly object[]) => ({
     $unionWith: {
       coll: streamsummary.plural,
       pipeline: [
-        ...readRanges(streamsummary.plural, ranges),
         ...stages,
         { $match: { streams: { $gt: 0 } } },
         { $group: { _id, ...buildSummaryAccumulators(wanted) } },
@@ -117,8 +116,8 @@ function readParts({ streams, hours, removed }: SummaryPlan, request: SeriesRequ
   return [
     ...readRanges(stream.plural, spans),
     { $group: { _id, ...buildStreamAccumulators(wanted) } },
-    ...(hours.length > 0 ? [summaries(hours, [])] : []),
-    ...(removed.length > 0 ? [summaries(removed, base)] : []),
+    ...(hours.length > 0 ? [summaries(hours)] : []),
+    ...(removed.length > 0 ? [summaries([...readRanges(streamsummary.plural, removed), ...base])] : []),
     ...mergeParts(request),
   ];
 }

@@ -17,8 +17,8 @@ export interface StreamSpan extends Device {
 /** Parts of a series: the streams and the summaries that it is computed from, each once. */
 export interface SummaryPlan {
   streams: readonly StreamSpan[];
-  /** Ranges of summaries. */
-  hours: readonly RangeCondition[];
+  /** Stages that read summaries; none if there are none to read. */
+  hours: readonly object[];
   /** Ranges of hours whose streams are read, for those that retention has removed. */
   removed: readonly RangeCondition[];
 }
@@ -36,6 +36,8 @@ interface SeriesNeeds {
 
 /** Devices of a series, as their ranges are read one after the other. */
 const max_devices = 5000;
+/** Devices of which each has a range of its own: a union of more costs more than their index. */
+const max_ranges = 20;
 /** Spans whose streams are read, in all: of more the whole span is. */
 const max_spans = 2000;
 
@@ -53,26 +55,54 @@ export async function planSeries(
   const { until = 0 } = (await progressOf(db).findOne({ _id: 'streams' }, { maxTimeMS: read_limit_ms })) ?? {};
   const span = { from: Math.ceil(at_from / hour_s) * hour_s, to: Math.min(roundToHour(at_to), until) };
   if (span.from >= span.to) return undefined;
-  const all = devices.map((device) => buildSpanRange(device, span));
-  const unfit = await findUnfit(db, all, needs);
+  const unfit = await findUnfit(db, readHours(devices, span), needs);
   const split = [...divided].filter((at) => at >= span.from && at < span.to);
   const parts = devices.map((device) => {
     const own = unfit.get(keyOfId(device.parent)) ?? [];
     const gaps = new Set([...split, ...own.map(({ at }) => at)]);
     const removed = new Set([...split, ...own.filter(({ hasBase }) => hasBase).map(({ at }) => at)]);
-    return {
-      ...splitSpan(device, { ...span, at_from }, gaps),
-      removed: [...removed].map((at) => buildHour(device, at)),
-    };
+    const hours = [...removed].map((at) => buildHour(device, at));
+    return { ...splitSpan(device, { ...span, at_from }, gaps), device, isWhole: gaps.size === 0, removed: hours };
   });
+  const whole = devices.length > max_ranges ? parts.filter(({ isWhole }) => isWhole) : [];
+  const ranges = parts.filter((part) => !whole.includes(part)).flatMap(({ hours }) => hours);
+  const ofRanges = readRanges(streamsummary.plural, ranges);
+  const ofWhole = selectHours(
+    whole.map(({ device }) => device),
+    span,
+  );
   const plan = {
     streams: parts.flatMap(({ streams }) => streams),
-    hours: parts.flatMap(({ hours }) => hours),
+    hours:
+      whole.length === 0
+        ? ofRanges
+        : [{ $match: ofWhole }, { $unionWith: { coll: streamsummary.plural, pipeline: ofRanges } }],
     removed: parts.flatMap(({ removed }) => removed),
   };
   if (plan.streams.length > max_spans + devices.length)
-    return { streams: devices.map((device) => ({ ...device, from: at_from })), hours: [], removed: all };
-  return plan.hours.length + plan.removed.length === 0 ? undefined : plan;
+    return {
+      streams: devices.map((device) => ({ ...device, from: at_from })),
+      hours: [],
+      removed: devices.map((device) => buildSpanRange(device, span)),
+    };
+  return ranges.length + whole.length + plan.removed.length === 0 ? undefined : plan;
+}
+
+interface HourSpan {
+  from: number;
+  to: number;
+}
+
+/** Builds the condition on the summaries of many devices, found by an index. */
+function selectHours(devices: readonly Device[], { from, to }: HourSpan): object {
+  return { '_id.parent': { $in: devices.map(({ parent }) => parent) }, '_id.at': { $gte: from, $lt: to } };
+}
+
+/** Builds the pipeline that reads the summaries of devices, through further stages. */
+function readHours(devices: readonly Device[], span: HourSpan): (stages: readonly object[]) => object[] {
+  if (devices.length > max_ranges) return (stages) => [{ $match: selectHours(devices, span) }, ...stages];
+  const ranges = devices.map((device) => buildSpanRange(device, span));
+  return (stages) => readRanges(streamsummary.plural, ranges, stages);
 }
 
 const indexToken = /^(?:0|[1-9][0-9]{0,8})$/;
@@ -93,7 +123,7 @@ interface UnfitHour {
 /** Finds hours that are marked, or whose summaries do not have what is asked for, by device. */
 async function findUnfit(
   db: Database,
-  ranges: readonly RangeCondition[],
+  readAll: (stages: readonly object[]) => object[],
   { paths, needsScalars }: SeriesNeeds,
 ): Promise<ReadonlyMap<string, UnfitHour[]>> {
   const faults = paths.map((path) => {
@@ -102,7 +132,7 @@ async function findUnfit(
     if (needsScalars) return { $cond: [{ $gt: [own, null] }, mixed, { $or: ['$texts', '$more'] }] };
     return { $and: [{ $lte: [own, null] }, '$more'] };
   });
-  const pipeline = readRanges(streamsummary.plural, ranges, [
+  const pipeline = readAll([
     { $match: { $expr: { $or: [{ $gt: ['$due_at', null] }, ...faults] } } },
     { $project: { parent: 1, hasBase: { $gt: ['$base', null] } } },
   ]);
@@ -124,7 +154,7 @@ function splitSpan(
   device: Device,
   { at_from, from, to }: { at_from: number; from: number; to: number },
   gaps: ReadonlySet<number>,
-): Pick<SummaryPlan, 'streams' | 'hours'> {
+): { streams: StreamSpan[]; hours: RangeCondition[] } {
   const streams: StreamSpan[] = [];
   const hours: RangeCondition[] = [];
   let [unread, next] = [at_from, from];

@@ -163,3 +163,34 @@ describe('retention (reference/series.md#summaries)', () => {
     expect((await stored(id)).map(({ _id }) => Number(_id.at))).toEqual([old + 86_400 + 7200]);
   });
 });
+
+it('answers for many devices, some with marked hours', async () => {
+  const id_group = await ctx.fixtures.group();
+  const ids = await Promise.all(Array.from({ length: 23 }, () => ctx.fixtures.device({ id_group })));
+  for (const [n, id] of ids.entries())
+    await send(
+      id,
+      [0, 1, 2, 3].map((hour) => ({ at: t0 + 3600 * hour + n, data: { t: n + 100 * hour } })),
+    );
+  const query = (every: number) => `fields=t&every=${every}&at_from=${t0}&at_to=${t0 + 14_400}&${all}`;
+  const read = async () => {
+    const path = pathOf('groups', id_group, 'series');
+    const lists = [query(3600), query(7200), `${query(7200)}&by=device`].map(
+      async (each) => (await ctx.api.get(`${path}?${each}`)).body.result,
+    );
+    return Promise.all(lists);
+  };
+  const before = await read();
+  expect(before[1]?.[1]).toEqual({
+    at: t0 + 7200,
+    count: 46,
+    t: { avg: 261, min: 200, max: 322, sum: 12_006, count: 46, first: 200, last: 322 },
+  });
+  await summarizeAll();
+  expect(await read()).toEqual(before);
+  for (const id of ids.slice(0, 2)) await send(id, [{ at: t0 + 3601, data: { t: 1000 } }]);
+  const marked = await read();
+  expect(marked[0]?.[1]).toMatchObject({ count: 25, t: { sum: 4553, max: 1000 } });
+  await summarizeAll();
+  expect(await read()).toEqual(marked);
+});
