@@ -1,6 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { type ClusteredDocument, type RangeCondition, readRanges } from '../db/clustered.js';
-import type { Database } from '../db/database.js';
+import { type Database, read_limit_ms } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
 import { stream } from '../resources/index.js';
 import {
@@ -19,8 +19,7 @@ const { Long } = mongoose.mongo;
 const max_paths = 50;
 /** Members of one object or array, scalars of one stream, and levels that are read. */
 const [max_children, max_leaves, max_levels] = [100, 200, 6];
-/** Longer commands are split: others are not to feel them. */
-const command_limit_ms = 2000;
+/** Longer spans are split if the database takes too long for them. */
 const min_span_s = 1;
 
 /** Streams of a device in a span without its end. */
@@ -81,7 +80,7 @@ async function readRows(
   const ranges = targets.map((target) => ({ ...(target.range ?? buildSpanRange(target, target)), _t: 'str' }));
   const pipeline = readRanges(stream.plural, ranges, (index) => buildStages(index, targets[index]?.measures ?? []));
   const streams = db.collection<ClusteredDocument>(stream.plural);
-  const options = { maxTimeMS: command_limit_ms, allowDiskUse: true, promoteLongs: false, ...(session && { session }) };
+  const options = { maxTimeMS: read_limit_ms, allowDiskUse: true, promoteLongs: false, ...(session && { session }) };
   try {
     const rows = await streams.aggregate<Row>(pipeline, options).toArray();
     return rows.map((row) => {
