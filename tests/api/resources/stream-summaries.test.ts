@@ -194,3 +194,17 @@ it('answers for many devices, some with marked hours', async () => {
   await summarizeAll();
   expect(await read()).toEqual(marked);
 });
+
+it.each(['Asia/Kathmandu', 'Europe/Madrid', 'Australia/Lord_Howe'])('answers days of %s', async (time_zone) => {
+  const id = await ctx.fixtures.device({ time_zone });
+  // from Saturday to Monday around the change of the clocks in Madrid, every 20 minutes
+  const from = 1_698_440_400;
+  const streams = Array.from({ length: 180 }, (_, n) => ({ at: from + 1200 * n, data: { t: n } }));
+  await send(id, streams);
+  const query = `fields=t&every=day&at_from=${from - 90_000}&at_to=${from + 260_000}&${all}`;
+  const before = await readSeries(id, query);
+  expect(before.reduce((sum: number, { count }: { count: number }) => sum + count, 0)).toBe(180);
+  await summarizeAll();
+  expect(await stored(id)).toHaveLength(60);
+  expect(await readSeries(id, query)).toEqual(before);
+});
