@@ -103,6 +103,7 @@ export function openClient(session: Session, deps: ClientDeps): Client {
       level,
       receive_maximum: properties.receive_maximum ?? default_receive_maximum,
       max_packet_bytes: properties.max_packet_bytes ?? Number.POSITIVE_INFINITY,
+      topic_alias_maximum: properties.topic_alias_maximum ?? 0,
       wants_problem_information: properties.wants_problem_information !== 0,
     },
     host,

@@ -212,6 +212,22 @@ it('sets the DUP flag on a message that was sent before, and on no other (refere
   await sender.end();
 });
 
+it('sends a message again that the client has published right after its SUBSCRIBE', async () => {
+  const own = await (await mqtt.account('acme')).device(['at-once']);
+  const options = { username: own.username, clientId: 'at-once', clean: false };
+  const first = await logIn(options);
+  const subscribe = encodePacket(0x82, id(1), encodeString('at-once'), qos(1));
+  first.socket.write(Buffer.concat([subscribe, encodePacket(0x32, encodeString('at-once'), id(2), Buffer.from('x'))]));
+  // CONNACK, SUBACK, PUBACK and the message, which is not acknowledged
+  expect((await first.bytes(27)).length).toBe(27);
+  first.socket.destroy();
+  await first.closed;
+  const second = await logIn(options);
+  expect((await second.bytes(18))[4]).toBe(0x3a);
+  second.socket.destroy();
+  await second.closed;
+});
+
 describe('session present (reference/mqtt.md#sessions)', () => {
   it('is 1 when only QoS 2 state is kept, and that state is used', async () => {
     const own = await (await mqtt.account('acme')).device();

@@ -32,6 +32,7 @@ interface Setting {
   level?: Level;
   receive_maximum?: number;
   max_packet_bytes?: number;
+  topic_alias_maximum?: number;
   wants_problem_information?: boolean;
   reason?: 0 | 0x10 | 0x99;
 }
@@ -60,7 +61,13 @@ function open({ level = 5, reason = 0, ...limits }: Setting = {}): Opened {
       void calls.push(['disconnect', sent, session_expiry_s ?? -1]),
     fail: ({ reason: code, message }) => void calls.push(['fail', code.toString(16), message]),
   };
-  const client = { receive_maximum: 65_535, max_packet_bytes: 1_000_000, wants_problem_information: true, ...limits };
+  const client = {
+    receive_maximum: 65_535,
+    max_packet_bytes: 1_000_000,
+    topic_alias_maximum: 0,
+    wants_problem_information: true,
+    ...limits,
+  };
   const connection = createConnection<string>({ ...client, level }, host);
   return {
     connection,
@@ -305,6 +312,15 @@ describe('messages to a client', () => {
       ['acknowledged', 'one'],
       ['acknowledged', 'two'],
     ]);
+  });
+
+  it('MQTT-3.1.2-26, MQTT-3.1.2-27: no more topic aliases are sent than it allows, and none without', () => {
+    const [one, none] = [open({ topic_alias_maximum: 1 }), open()];
+    for (const topic of ['a', 'a', 'b']) one.connection.send({ ...message, topic });
+    none.connection.send(message);
+    const aliased = (topic: string) => packet('30', string(topic), '03', '230001', '78');
+    expect(one.out()).toBe([aliased('a'), aliased(''), packet('30', string('b'), '00', '78')].join('|'));
+    expect(none.out()).toBe(packet('30', string('a'), '00', '78'));
   });
 
   it('MQTT-3.1.2-24, MQTT-3.1.2-25: one over the maximum packet size is left out as if it were acknowledged', () => {

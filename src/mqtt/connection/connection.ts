@@ -64,6 +64,7 @@ export interface ClientLimits {
   level: Level;
   receive_maximum: number;
   max_packet_bytes: number;
+  topic_alias_maximum: number;
   wants_problem_information: boolean;
 }
 
@@ -87,6 +88,8 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
   const { level } = client;
   const unacknowledged = new Map<number, Unacknowledged<Origin>>();
   const aliases = new Map<number, string>();
+  /** Aliases of the first topics that the client gets messages of. */
+  const sentAliases = new Map<string, number>();
   /** Packet ids of the client that are not acknowledged. */
   const incoming = new Set<number>();
   let last_packet_id = 0;
@@ -210,9 +213,14 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
       return packet_id;
     },
     send(message) {
-      const bytes = encodePublish(message, level);
-      if (bytes.length <= client.max_packet_bytes) host.write(bytes);
-      else complete(message.packet_id);
+      const known = sentAliases.get(message.topic);
+      const hasFree = sentAliases.size < Math.min(client.topic_alias_maximum, topic_alias_maximum);
+      const topic_alias = known ?? (hasFree ? sentAliases.size + 1 : undefined);
+      const topic = known === undefined ? message.topic : '';
+      const bytes = encodePublish(topic_alias === undefined ? message : { ...message, topic, topic_alias }, level);
+      if (bytes.length > client.max_packet_bytes) return complete(message.packet_id);
+      if (topic_alias !== undefined) sentAliases.set(message.topic, topic_alias);
+      host.write(bytes);
     },
     sendRelease(packet_id, origin) {
       unacknowledged.set(packet_id, { qos: 2, origin, isReceived: true });

@@ -7,6 +7,7 @@ export interface OutgoingMessage extends Omit<PublishPacket, 'type' | 'propertie
   properties?: Buffer | undefined;
   expiry_s?: number | undefined;
   subscription_ids?: readonly number[] | undefined;
+  topic_alias?: number | undefined;
 }
 
 const acks = { puback: 0x40, pubrec: 0x50, pubrel: 0x62, pubcomp: 0x70 } as const;
@@ -69,13 +70,14 @@ export function encodePublish(message: OutgoingMessage, level: Level): Buffer {
   return packet(0x30 | (dup ? 8 : 0) | (qos << 1) | (retain ? 1 : 0), parts);
 }
 
-function encodeMessageProperties({ properties, expiry_s, subscription_ids = [] }: OutgoingMessage): Buffer {
-  if (properties === undefined && expiry_s === undefined && subscription_ids.length === 0) return no_properties;
+function encodeMessageProperties(message: OutgoingMessage): Buffer {
+  const { properties, expiry_s, subscription_ids = [], topic_alias } = message;
   const parts: Uint8Array[] = [];
+  if (topic_alias !== undefined) parts.push(Buffer.from([0x23, ...uint16(topic_alias)]));
   if (expiry_s !== undefined) parts.push(Buffer.from([0x02, ...uint32(expiry_s)]));
   for (const id of subscription_ids) parts.push(Buffer.from([0x0b, ...varint(id)]));
   if (properties !== undefined) parts.push(properties);
-  return withLength(parts);
+  return parts.length === 0 ? no_properties : withLength(parts);
 }
 
 /** @param reason left out before MQTT 5, and where it is 0 */

@@ -12,6 +12,7 @@ export interface Properties {
   wants_problem_information?: number;
   will_delay_s?: number;
   receive_maximum?: number;
+  topic_alias_maximum?: number;
   topic_alias?: number;
   max_packet_bytes?: number;
   /**
@@ -53,7 +54,7 @@ const declarations: ReadonlyMap<number, Declaration> = new Map<number, Declarati
   [0x19, { kind: 'byte', holders: ['connect'], range: flag }],
   [0x1f, { kind: 'string', holders: ['ack', 'disconnect'] }],
   [0x21, { kind: 'uint16', holders: ['connect'], name: 'receive_maximum', range: [1, 65_535] }],
-  [0x22, { kind: 'uint16', holders: ['connect'] }],
+  [0x22, { kind: 'uint16', holders: ['connect'], name: 'topic_alias_maximum' }],
   [topic_alias, { kind: 'uint16', holders: ['publish'], name: 'topic_alias' }],
   [
     user_property,

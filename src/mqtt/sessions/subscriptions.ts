@@ -134,8 +134,15 @@ export function createSubscriptions(deps: Deps): Subscriptions {
           }),
         );
         granting = grants.catch(() => undefined);
-        const codes = await grants;
-        if (codes.some(isGranted)) await deps.save();
+        const saving = awaitLater(
+          grants.then(async (codes) => {
+            if (codes.some(isGranted)) await deps.save();
+            return codes;
+          }),
+        );
+        // what the client publishes next is queued for itself, too
+        session.storeQueue = awaitLater(Promise.allSettled([session.storeQueue, saving]).then(() => undefined));
+        const codes = await saving;
         granted(codes);
         const filters = packet.filters.filter((_filter, index) => isGranted(codes[index]));
         for (const { filter } of filters) follow(filter);
