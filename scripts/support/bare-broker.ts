@@ -51,7 +51,7 @@ export function openBareBroker(store: (message: Message) => Promise<unknown> = a
   function openSession(socket: Socket, { client_id, clean, level }: ConnectPacket): Connection<Message> {
     const former = clean ? undefined : sessions.get(client_id);
     const session: BareSession = former ?? { clean, filters: new Map(), waiting: [], connection: undefined };
-    const limits = { receive_maximum: 65_535, max_packet_bytes: Number.POSITIVE_INFINITY };
+    const limits = { receive_maximum: 65_535, max_packet_bytes: Number.POSITIVE_INFINITY, topic_alias_maximum: 0 };
     const connection = createConnection<Message>(
       { ...limits, level, wants_problem_information: false },
       {

@@ -315,11 +315,11 @@ describe('messages to a client', () => {
   });
 
   it('MQTT-3.1.2-26, MQTT-3.1.2-27: no more topic aliases are sent than it allows, and none without', () => {
-    const [one, none] = [open({ topic_alias_maximum: 1 }), open()];
-    for (const topic of ['a', 'a', 'b']) one.connection.send({ ...message, topic });
+    const [single, none] = [open({ topic_alias_maximum: 1 }), open()];
+    for (const topic of ['a', 'a', 'b']) single.connection.send({ ...message, topic });
     none.connection.send(message);
     const aliased = (topic: string) => packet('30', string(topic), '03', '230001', '78');
-    expect(one.out()).toBe([aliased('a'), aliased(''), packet('30', string('b'), '00', '78')].join('|'));
+    expect(single.out()).toBe([aliased('a'), aliased(''), packet('30', string('b'), '00', '78')].join('|'));
     expect(none.out()).toBe(packet('30', string('a'), '00', '78'));
   });
 

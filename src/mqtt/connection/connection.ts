@@ -213,10 +213,10 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
       return packet_id;
     },
     send(message) {
-      const known = sentAliases.get(message.topic);
+      const sentAlias = sentAliases.get(message.topic);
       const hasFree = sentAliases.size < Math.min(client.topic_alias_maximum, topic_alias_maximum);
-      const topic_alias = known ?? (hasFree ? sentAliases.size + 1 : undefined);
-      const topic = known === undefined ? message.topic : '';
+      const topic_alias = sentAlias ?? (hasFree ? sentAliases.size + 1 : undefined);
+      const topic = sentAlias === undefined ? message.topic : '';
       const bytes = encodePublish(topic_alias === undefined ? message : { ...message, topic, topic_alias }, level);
       if (bytes.length > client.max_packet_bytes) return complete(message.packet_id);
       if (topic_alias !== undefined) sentAliases.set(message.topic, topic_alias);
