@@ -12,7 +12,7 @@ import { isPlainObject } from '../src/schema/fields/object.js';
 const [, , address] = process.argv;
 const target = 'src/console/api/interface.ts';
 /** Objects that the console reads by name; all others it handles by their schemas. */
-const names = ['Alarm', 'Device', 'Stream', 'StorageFile', 'SeriesMetadata', 'Self', 'Status'];
+const names = ['Alarm', 'Device', 'Stream', 'StorageFile', 'SeriesMetadata', 'Self', 'Status', 'EventText'];
 
 /** Formats the schemas that the console reads by name as TypeScript. */
 export function formatConsoleTypes(schemas: Readonly<Record<string, unknown>>): string {

@@ -25,6 +25,7 @@ import {
   removeRetry,
   toOutgoingEvent,
 } from './deliveries.js';
+import { writeBody } from './message.js';
 import { createSecret, isStoredSecret, mergeSecret, rotateSecret } from './secrets.js';
 import { createWebhook, findWebhook, prepareWebhookUpdate, type StoredWebhook } from './store.js';
 import { createTestEvent } from './test-event.js';
@@ -64,6 +65,20 @@ const secretDetails: Schema = {
   required: ['secret'],
   additionalProperties: false,
   examples: [{ secret: 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAAAAAAAAA=' }],
+};
+
+const eventText: Schema = {
+  title: 'EventText',
+  type: 'object',
+  description: 'An event as webhooks of format `text` send it.',
+  properties: {
+    subject: { type: 'string', description: 'What happened, in one line.', examples: ['Device is silent: Pump'] },
+    text: { type: 'string', description: 'The lines below the subject.', examples: ['Device: Pump\nBefore: Ok'] },
+  },
+  required: ['subject', 'text'],
+  additionalProperties: false,
+  examples: [{ subject: 'Device is silent: Pump', text: 'Device: Pump\nBefore: Ok' }],
+  xml: { name: 'response' },
 };
 
 const { secret: shownSecret } = secretDetails.properties as { secret: Schema };
@@ -119,6 +134,7 @@ export function webhookEndpoints(sender: SenderDeps): Endpoint[] {
     listEndpoint(),
     testEndpoint(sendNow, sender),
     retryEndpoint(sendNow, sender),
+    textEndpoint(sender),
   ];
 }
 
@@ -224,6 +240,31 @@ function retryEndpoint(sendNow: SendNow, { isSelectedByFilter }: SenderDeps): En
       const sent = await sendNow(ctx, target, parcel, (last?.attempt ?? 0) + 1);
       if (sent.error === undefined) await removeRetry(db, target.run, id);
       return { details: sent };
+    },
+  };
+}
+
+/** The text of an event, before a webhook is made that would send it. */
+function textEndpoint({ describe }: SenderDeps): Endpoint {
+  return {
+    tag: 'webhooks',
+    scope: 'admin',
+    limitedKeys: 'refused',
+    operationId: 'getEventText',
+    method: 'get',
+    path: '/events/{event}/text/',
+    pathParameters: { event: eventParameter },
+    summary: 'Show the text of an event, as webhooks send it to people',
+    result: { kind: 'plain', schema: eventText },
+    async handle(ctx) {
+      const { account, store } = ctx;
+      const id = parseEventId(ctx);
+      const stored = await store.costly.run(account, () => findEvent(store.db, account, id), {
+        signal: createCloseSignal(ctx.response),
+      });
+      if (stored === undefined) throw new AppError('notFound');
+      const message = await describe(account, toOutgoingEvent(stored));
+      return { details: { subject: message.title, text: writeBody(message) } };
     },
   };
 }

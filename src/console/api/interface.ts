@@ -106,3 +106,9 @@ export interface StatusAnswer {
   message: string;
   details: Record<string, unknown>;
 }
+
+/** An event as webhooks of format `text` send it. */
+export interface EventText {
+  subject: string;
+  text: string;
+}

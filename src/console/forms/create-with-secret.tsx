@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { type ComponentProps, type ReactNode, useState } from 'react';
 import { request } from '../api/client.js';
 import type { StatusAnswer } from '../api/interface.js';
 import { useApiMutation } from '../api/queries.js';
@@ -15,11 +15,13 @@ interface CreateWithSecretProps {
   /** Values of the form at first. */
   initial?: Values;
   kind?: 'primary';
+  /** Default: the form of the schema. */
+  Form?: (props: ComponentProps<typeof SchemaForm>) => ReactNode;
 }
 
-/** A button that creates an object by a form in a dialog, and then shows its secret, which the service shows only once. */
+/** A button that creates an object by a form in a dialog, and then shows its secret, if it has one. */
 export function CreateWithSecret({ label, path, secret: member, secret_title, ...props }: CreateWithSecretProps) {
-  const { initial, kind } = props;
+  const { initial, kind, Form = SchemaForm } = props;
   const [secret, setSecret] = useState<string>();
   return (
     <>
@@ -28,10 +30,11 @@ export function CreateWithSecret({ label, path, secret: member, secret_title, ..
           <CreateForm
             path={path}
             initial={initial}
+            Form={Form}
             onClose={close}
             onCreated={({ details }) => {
               close();
-              setSecret(String(details[member]));
+              setSecret(details[member] as string | undefined);
             }}
           />
         )}
@@ -43,21 +46,20 @@ export function CreateWithSecret({ label, path, secret: member, secret_title, ..
   );
 }
 
-interface CreateFormProps {
-  path: string;
+interface CreateFormProps extends Required<Pick<CreateWithSecretProps, 'path' | 'Form'>> {
   initial: Values | undefined;
   onClose(): void;
   onCreated(answer: StatusAnswer): void;
 }
 
-function CreateForm({ path, initial = {}, onClose, onCreated }: CreateFormProps) {
+function CreateForm({ path, initial = {}, Form, onClose, onCreated }: CreateFormProps) {
   const create = useApiMutation({
     run: (body: Values) => request<StatusAnswer>('POST', path, { body }),
     onDone: onCreated,
   });
   const schema = useSession().bodyOf('POST', path);
   return (
-    <SchemaForm
+    <Form
       schema={schema}
       initial={initial}
       submitLabel="Create"

@@ -7,12 +7,14 @@ import type { Entry } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { findChanges } from '../edit/changes.js';
 import { CreateWithSecret } from '../forms/create-with-secret.js';
-import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
+import { fieldsOf, type Values } from '../forms/form.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Button } from '../ui/button.js';
-import { ConfirmButton, SecretDialog } from '../ui/dialog.js';
+import { ConfirmButton, DialogButton, SecretDialog } from '../ui/dialog.js';
 import { Loaded } from '../ui/feedback.js';
 import { Page, Panel } from '../ui/page.js';
+import { EventMessage } from './text-preview.js';
+import { WebhookForm } from './webhook-form.js';
 
 const template = '/webhooks/';
 const object_path = '/webhooks/{webhook_id_developer}/';
@@ -38,13 +40,14 @@ export function Webhooks() {
           path={template}
           secret="secret"
           secret_title="Signing secret"
+          Form={WebhookForm}
         />
       }
     >
       <ObjectTable
         caption="Webhooks"
         template={template}
-        columns={['name', 'url', 'types', 'enabled', 'created_at']}
+        columns={['name', 'format', 'url', 'types', 'enabled', 'created_at']}
         keyOf={idOf}
         render={render}
         empty="None yet."
@@ -52,6 +55,9 @@ export function Webhooks() {
     </Page>
   );
 }
+
+/** A secret in the details of an answer; only webhooks for programs have one. */
+const secretOf = ({ details }: StatusAnswer) => details.secret as string | undefined;
 
 /** One webhook with its deliveries. */
 export function Webhook({ id }: { id: string }) {
@@ -62,7 +68,7 @@ export function Webhook({ id }: { id: string }) {
         {(webhook) => (
           <div className="stack">
             <Deliveries id={id} />
-            <EditWebhook key={String(webhook.version)} webhook={webhook} />
+            <EditWebhook webhook={webhook} />
             <DangerZone webhook={webhook} />
           </div>
         )}
@@ -77,7 +83,8 @@ const test_type = 'webhook.test';
 function Deliveries({ id }: { id: string }) {
   const test = useApiMutation({
     run: () => request<StatusAnswer>('POST', pathOf('webhooks', id, 'test')),
-    message: ({ details: { error, status } }) => `Test: ${error ?? `answered with status ${status}`}`,
+    message: ({ details: { error, status } }) =>
+      `Test: ${error ?? (status === undefined ? 'the mail server took it' : `answered with status ${status}`)}`,
     announcesFailure: true,
   });
   const retry = useApiMutation({
@@ -91,13 +98,18 @@ function Deliveries({ id }: { id: string }) {
         caption="Deliveries"
         template={`${object_path}deliveries/`}
         path={pathOf('webhooks', id, 'deliveries')}
-        columns={['at', 'type', 'attempt', 'status', 'error', 'took_ms', 'next_at']}
+        columns={['at', 'type', 'attempt', 'status', 'error', 'took_ms', 'next_at', 'count']}
         keyOf={({ event, attempt, at }) => `${event} ${attempt} ${at}`}
         rowAction={({ event, type }) =>
           type === test_type ? null : (
-            <Button of={String(event)} onClick={() => retry.mutate(String(event))}>
-              Retry
-            </Button>
+            <span className="row">
+              <DialogButton label="Show" heading={String(type)} of={String(event)}>
+                {() => <EventMessage id={String(event)} />}
+              </DialogButton>
+              <Button of={String(event)} onClick={() => retry.mutate(String(event))}>
+                Retry
+              </Button>
+            </span>
           )
         }
         empty="Nothing has been delivered yet."
@@ -109,17 +121,22 @@ function Deliveries({ id }: { id: string }) {
 function EditWebhook({ webhook }: { webhook: Entry }) {
   const { bodyOf, can } = useSession();
   const schema = bodyOf('PUT', object_path);
+  const [secret, setSecret] = useState<string>();
   const save = useApiMutation({
     run: (values: Values) => {
       const body = { ...findChanges(webhook, values, fieldsOf(schema)), version: webhook.version };
-      return request('PUT', pathOf('webhooks', idOf(webhook)), { body });
+      return request<StatusAnswer>('PUT', pathOf('webhooks', idOf(webhook)), { body });
     },
     message: () => 'Saved.',
+    onDone: (answer) => setSecret(secretOf(answer)),
   });
   if (!can('PUT', object_path)) return null;
   return (
     <Panel title="Edit">
-      <SchemaForm schema={schema} initial={webhook} submitLabel="Save" mutation={save} />
+      <WebhookForm key={String(webhook.version)} schema={schema} initial={webhook} submitLabel="Save" mutation={save} />
+      {secret !== undefined && (
+        <SecretDialog title="Signing secret" secret={secret} onClose={() => setSecret(undefined)} />
+      )}
     </Panel>
   );
 }
@@ -141,9 +158,11 @@ function DangerZone({ webhook }: { webhook: Entry }) {
   return (
     <Panel title="Danger zone">
       <div className="row">
-        <ConfirmButton label="New secret" heading="New signing secret" onConfirm={renew.mutate}>
-          The receiver needs the new secret: the former one signs too, for 24 hours.
-        </ConfirmButton>
+        {webhook.format === 'standard' && (
+          <ConfirmButton label="New secret" heading="New signing secret" onConfirm={renew.mutate}>
+            The receiver needs the new secret: the former one signs too, for 24 hours.
+          </ConfirmButton>
+        )}
         <ConfirmButton label="Delete" heading="Delete webhook" kind="danger" onConfirm={remove.mutate}>
           <strong>{String(webhook.name)}</strong> is sent nothing any more, and its deliveries are forgotten.
         </ConfirmButton>

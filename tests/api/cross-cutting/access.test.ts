@@ -129,6 +129,7 @@ const rows: Readonly<Record<string, Row>> = {
   'DELETE /streams/{stream_id_developer}/': row(writing, 'device'),
   'GET /events/': row(reading, 'anything'),
   'GET /events/live/': row(reading, 'anything'),
+  'GET /events/{event}/text/': row('admin', 'refused'),
   'POST /import/': row(writing, 'anything', {}),
   'POST /mqttdevices/{device_id_developer}/credentials/': row(writing, 'device', login),
   'PUT /mqttdevices/{device_id_developer}/credentials/': row(writing, 'device', login),

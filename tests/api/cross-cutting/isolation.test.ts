@@ -610,6 +610,10 @@ const rows: Record<string, () => Promise<unknown>> = {
     expectNotFound(await globex.post(`/webhooks/Own@globex/deliveries/${event}/retry/`));
     await globex.delete('/webhooks/Own@globex/');
   },
+  'GET /events/{event}/text/': async () => {
+    const [event] = await logEvents(service, [{ type: 'device.created' }]);
+    expectNotFound(await globex.get(`/events/${event}/text/`));
+  },
 
   'GET /types/': () => expectSameForAll('/types/'),
   'GET /sensors/': () => expectSameForAll('/sensors/'),

@@ -156,6 +156,10 @@ it('an alarm is told in every format, without mentions and links of others', asy
   expect(embed.url).toBe(link);
   expect(ntfy?.headers).toMatchObject({ title, priority: '5', click: link });
   expect(ntfy?.body).toBe(lines.join('\n'));
+  const [raised] = (await ctx.api.get('/events/?type=alarm.raised&max=1')).body.result;
+  expect((await ctx.api.get(`/events/${raised.id}/text/`)).body).toEqual({ subject: title, text: all });
+  expect(summarize(await ctx.api.get(`/events/${'0'.repeat(18)}/text/`))).toBe('4041');
+  expect(summarize(await ctx.api.get('/events/x/text/'))).toBe('4004 event');
 });
 
 it('what comes within digest_s is one message, which is sent again whole', async () => {
