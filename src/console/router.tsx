@@ -2,7 +2,8 @@ import { createRootRoute, createRoute, createRouter } from '@tanstack/react-rout
 import type { ReactNode } from 'react';
 import { Alarms } from './alarms/alarms.js';
 import { pageSettings } from './api/page-settings.js';
-import { config_counts_path, FleetConfigs } from './device/fleet-configs.js';
+import { config_counts_path } from './device/config-rows.js';
+import { FleetConfigs } from './device/fleet-configs.js';
 import { MapView } from './device/map.js';
 import { Streams } from './device/streams.js';
 import { Events } from './events/events.js';

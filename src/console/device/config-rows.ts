@@ -1,3 +1,8 @@
+export const many_configs_path = '/devices/deviceconfigs/';
+export const config_counts_path = `${many_configs_path}counts/`;
+/** Combinations of file, versions and state. */
+export const max_counts = 1000;
+
 /** The number of devices with the same versions of a file, as the interface counts them. */
 export interface ConfigCount {
   name: string;

@@ -16,7 +16,8 @@ import { Dialog } from '../ui/dialog.js';
 import { startDownload } from '../ui/download.js';
 import { Failure, Loading } from '../ui/feedback.js';
 import { Panel } from '../ui/page.js';
-import { config_counts_path } from './fleet-configs.js';
+import { config_counts_path } from './config-rows.js';
+import { FileField } from './file-field.js';
 
 const template = '/devices/{device_id_developer}/deviceconfigs/';
 const binary = 'application/octet-stream';
@@ -117,14 +118,7 @@ function Upload({ path }: { path: string }) {
         submitLabel="Upload"
         mutation={upload}
       >
-        {() => (
-          <div className="field">
-            <label htmlFor="config-file">
-              File<span className="required"> (required)</span>
-            </label>
-            <input id="config-file" type="file" onChange={({ target }) => setFile(target.files?.[0])} />
-          </div>
-        )}
+        {() => <FileField id="config-file" onChoose={setFile} />}
       </SchemaForm>
     </Panel>
   );

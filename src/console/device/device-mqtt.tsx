@@ -1,12 +1,9 @@
-import { useReducer, useState } from 'react';
+import { useReducer } from 'react';
 import { pathOf, request } from '../api/client.js';
-import { pageSettings } from '../api/page-settings.js';
 import { useApiMutation } from '../api/queries.js';
 import { useSession } from '../api/session.js';
 import { SchemaForm, type Values } from '../forms/form.js';
-import { encodeForTopic } from '../lib/encode.js';
 import { ObjectTable } from '../lists/object-table.js';
-import { Publisher } from '../mqtt/publisher.js';
 import { Button } from '../ui/button.js';
 import { ConfirmButton } from '../ui/dialog.js';
 import { Panel } from '../ui/page.js';
@@ -15,31 +12,23 @@ import { isMissing, saveCredentials } from './credentials.js';
 const credentials_template = '/mqttdevices/{device_id_developer}/credentials/';
 const topics_template = '/mqttdevices/{device_id_developer}/topics/';
 
-/** Lets a device log in at the broker: its credentials, its topics, and a command that sends a stream as it would. */
+/** Lets a device log in at the broker: its credentials and its topics. */
 export function DeviceMqtt({ id }: { id: string }) {
   const { can } = useSession();
-  const [username, setUsername] = useState('');
-  const { hasBroker } = pageSettings;
   return (
     <div className="stack">
-      {can('PUT', credentials_template) && <Credentials id={id} onSaved={setUsername} />}
-      {hasBroker && can('PUT', credentials_template) && (
-        <Publisher key={username} initial={{ username, topic: `${encodeForTopic(id)}/streams` }} />
-      )}
+      {can('PUT', credentials_template) && <Credentials id={id} />}
       <Topics path={pathOf('mqttdevices', id, 'topics')} />
     </div>
   );
 }
 
-function Credentials({ id, onSaved }: { id: string; onSaved(username: string): void }) {
+function Credentials({ id }: { id: string }) {
   const [round, startOver] = useReducer((count: number) => count + 1, 0);
   const save = useApiMutation({
     run: (body: Values) => saveCredentials(id, body),
     message: () => 'The credentials are set.',
-    onDone(_answer, body) {
-      onSaved(String(body.username));
-      startOver();
-    },
+    onDone: startOver,
   });
   const remove = useApiMutation({
     run: () =>

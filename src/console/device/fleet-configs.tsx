@@ -1,20 +1,28 @@
 import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { Query } from '../api/client.js';
 import { useList } from '../api/queries.js';
 import { useSession } from '../api/session.js';
 import { formatNumber, labelOf } from '../lib/format.js';
 import { Filters } from '../lists/filters.js';
 import { readFilters } from '../lists/list-query.js';
 import { type Search, useAddress } from '../ui/address.js';
+import { Button } from '../ui/button.js';
 import { Loaded } from '../ui/feedback.js';
 import { Page } from '../ui/page.js';
 import { type Column, Table } from '../ui/table.js';
 import { ReadAt } from '../ui/value.js';
-import { type ConfigCount, type ConfigRow, joinCounts } from './config-rows.js';
+import {
+  type ConfigCount,
+  type ConfigRow,
+  config_counts_path,
+  joinCounts,
+  many_configs_path,
+  max_counts,
+} from './config-rows.js';
+import { type FileVersion, GiveFileDialog } from './give-file.js';
 
-export const config_counts_path = '/devices/deviceconfigs/counts/';
 const refetch_ms = 10_000;
-/** Combinations of file, versions and state. */
-const max_counts = 1000;
 const statuses = ['applied', 'pending', 'refused', 'not_desired'] as const;
 
 const keyOf = ({ name, desired }: ConfigRow) => JSON.stringify([name, desired]);
@@ -24,14 +32,38 @@ export function FleetConfigs() {
   const parameters = useSession().filtersOf('/devices/');
   const [search, , replaceSearch] = useAddress();
   const filters = readFilters(search, parameters);
+  const [gift, setGift] = useState<{ filters: Query; chosen?: FileVersion }>();
+  const canGive = useSession().can('POST', many_configs_path);
+  const hasFilter = Object.keys(filters).length > 0;
+  /** Gives a version again, or another, to the devices that refused it. */
+  const repeatButton = ({ name, desired: version, byStatus }: ConfigRow) => {
+    if (version === null || !byStatus.has('refused')) return null;
+    const refused = { ...filters, config: name, config_desired: version, config_status: 'refused' };
+    return (
+      <Button of={`${name} ${version}`} onClick={() => setGift({ filters: refused, chosen: { name, version } })}>
+        Repeat…
+      </Button>
+    );
+  };
   const answer = useList<ConfigCount>(config_counts_path, { ...filters, max: max_counts }, { refetch_ms });
   return (
     <Page
       title="Configuration files"
       actions={
-        <Link to="/$plural" params={{ plural: 'devices' }} search={filters} className="button">
-          Open as a list
-        </Link>
+        <>
+          <Link to="/$plural" params={{ plural: 'devices' }} search={filters} className="button">
+            Open as a list
+          </Link>
+          {canGive && (
+            <Button
+              disabled={!hasFilter}
+              title={hasFilter ? undefined : 'Set a filter first'}
+              onClick={() => setGift({ filters })}
+            >
+              Give a file…
+            </Button>
+          )}
+        </>
       }
     >
       <Filters parameters={parameters} active={filters} onChange={replaceSearch} />
@@ -46,6 +78,7 @@ export function FleetConfigs() {
                 columns={columnsOf(filters)}
                 entries={joinCounts(result)}
                 keyOf={keyOf}
+                rowAction={canGive ? repeatButton : undefined}
               />
             )}
             {result.length === max_counts && <p className="help">More versions are not shown: set filters.</p>}
@@ -53,6 +86,7 @@ export function FleetConfigs() {
           </>
         )}
       </Loaded>
+      {gift && <GiveFileDialog {...gift} onClose={() => setGift(undefined)} />}
     </Page>
   );
 }

@@ -138,7 +138,7 @@ interface FirstRowsProps {
 }
 
 /** The first of the objects that match, with what each field is and becomes. */
-function FirstRows({ type, filters, body = {} }: FirstRowsProps) {
+export function FirstRows({ type, filters, body = {} }: FirstRowsProps) {
   const { entryOf } = useSession();
   const changed = Object.keys(body);
   const { properties = {} } = entryOf(type.list_path);

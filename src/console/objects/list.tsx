@@ -3,7 +3,8 @@ import { useState } from 'react';
 import { countOf, type Entry, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { useDeviceColumns } from '../device/columns.js';
-import { config_counts_path } from '../device/fleet-configs.js';
+import { config_counts_path, many_configs_path } from '../device/config-rows.js';
+import { GiveFileDialog } from '../device/give-file.js';
 import { SavedFilters } from '../device/saved-filters.js';
 import { all_commands_path, SendToAllDialog } from '../device/send-to-all.js';
 import { BulkDialog } from '../edit/bulk-dialog.js';
@@ -27,8 +28,8 @@ export function ListView({ type }: { type: ResourceType }) {
   const { can, filtersOf } = useSession();
   const isDevice = type.name === 'device';
   const [search] = useAddress();
-  const [bulkKind, setBulkKind] = useState<BulkKind>();
-  const [isSending, setSending] = useState(false);
+  const [dialog, setDialog] = useState<BulkKind | 'send' | 'give'>();
+  const close = () => setDialog(undefined);
   const [selectionKind, setSelectionKind] = useState<BulkKind>();
   const [selected, setSelected] = useState<ReadonlyMap<string, StoredObject>>(new Map());
   const filters = readFilters(search, filtersOf(list_path));
@@ -52,18 +53,20 @@ export function ListView({ type }: { type: ResourceType }) {
                 Configuration files
               </Link>
             )}
-            {isDevice && can('POST', all_commands_path) && (
-              <Button disabled={!hasFilter} title={filterHint} onClick={() => setSending(true)}>
-                Send command to all…
-              </Button>
+            {(
+              [
+                ['give', 'Give file to all…', isDevice && can('POST', many_configs_path)],
+                ['send', 'Send command to all…', isDevice && can('POST', all_commands_path)],
+                ...kinds.map((kind) => [kind, `${labels[kind]} all…`, can(methods[kind], list_path)] as const),
+              ] as const
+            ).map(
+              ([kind, label, isOffered]) =>
+                isOffered && (
+                  <Button key={kind} disabled={!hasFilter} title={filterHint} onClick={() => setDialog(kind)}>
+                    {label}
+                  </Button>
+                ),
             )}
-            {kinds
-              .filter((kind) => can(methods[kind], list_path))
-              .map((kind) => (
-                <Button key={kind} disabled={!hasFilter} title={filterHint} onClick={() => setBulkKind(kind)}>
-                  {labels[kind]} all…
-                </Button>
-              ))}
           </Menu>
           {can('POST', list_path) && (
             <Link to="/$plural/new" params={{ plural }} className="button primary">
@@ -121,8 +124,11 @@ export function ListView({ type }: { type: ResourceType }) {
           onDone={(ids) => setSelected((old) => new Map([...old].filter(([id]) => !ids.includes(id))))}
         />
       )}
-      {isSending && <SendToAllDialog filters={filters} onClose={() => setSending(false)} />}
-      {bulkKind && <BulkDialog type={type} filters={filters} kind={bulkKind} onClose={() => setBulkKind(undefined)} />}
+      {dialog === 'send' && <SendToAllDialog filters={filters} onClose={close} />}
+      {dialog === 'give' && <GiveFileDialog filters={filters} onClose={close} />}
+      {(dialog === 'change' || dialog === 'delete') && (
+        <BulkDialog type={type} filters={filters} kind={dialog} onClose={close} />
+      )}
     </Page>
   );
 }

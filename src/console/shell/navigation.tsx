@@ -1,7 +1,7 @@
 import { Link, useLocation } from '@tanstack/react-router';
 import { pageSettings } from '../api/page-settings.js';
 import { useSession } from '../api/session.js';
-import { config_counts_path } from '../device/fleet-configs.js';
+import { config_counts_path } from '../device/config-rows.js';
 import { Icon } from './icons.js';
 
 interface View {

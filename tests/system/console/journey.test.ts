@@ -183,20 +183,6 @@ describeInBrowser('an operator', () => {
     await device.endAsync(true);
   });
 
-  it('publishes a test message from the browser', async () => {
-    const page = await ctx.open('devices/Pump%40demo?tab=mqtt');
-    await field(page, 'Login').fill('pump-1');
-    await field(page, 'Password of the login').fill('wrong');
-    await field(page, 'Payload').fill('{"bar": 3}');
-    await press(page, 'Publish');
-    await page.getByText('The broker refuses the username or the password.').waitFor();
-    await field(page, 'Password of the login').fill('open sesame');
-    await press(page, 'Publish');
-    await page.getByText('Published: the broker has acknowledged it.').waitFor();
-    const { result } = await show('/devices/Pump@demo/streams/?_t=str&sort=created_at&order=-1&max=1');
-    expect(result[0]).toMatchObject({ data: { bar: 3 }, protocol: 'mqtt' });
-  });
-
   it('resolves a conflict field by field', async () => {
     const page = await ctx.open('devices/Pump%40demo?tab=edit');
     await field(page, 'Description').fill('mine');
