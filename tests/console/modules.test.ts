@@ -1,8 +1,9 @@
 import { describe, expect, it } from '@jest/globals';
+import { countRaises } from '../../src/console/alarms/raises.js';
 import { readLines, readMessages } from '../../src/console/api/event-stream.js';
 import { chooseBearer, readPayload } from '../../src/console/api/tokens.js';
 import { findMeasure, groupByUnit, isCounter } from '../../src/console/charts/measures.js';
-import { findNumberPaths } from '../../src/console/charts/series.js';
+import { bucketsOf, findNumberPaths } from '../../src/console/charts/series.js';
 import { compareStates, createMergePatch } from '../../src/console/device/state-rows.js';
 import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { formatScalar, parseScalar } from '../../src/console/forms/scalars.js';
@@ -55,6 +56,15 @@ describe('the comparison of two files', () => {
 it('names paths of numbers as a series does', () => {
   const data = { bar: 1, text: 'x', a: { b: 2, 'c.d': 3 }, 'e/f': 4, '/g': 5, at: 6, 'h,i': 7, list: [8], '': 9 };
   expect(findNumberPaths(data)).toEqual(['bar', 'a.b', '/a/c.d', 'e/f', '/~1g', '/at', '/']);
+});
+
+it.each([
+  [30, { points: 300 }],
+  [90, { every: 'day', time_zone: 'Asia/Tokyo' }],
+  [1200, { every: 'week', time_zone: 'Asia/Tokyo' }],
+  [6000, { every: 'month', time_zone: 'Asia/Tokyo' }],
+])('asks for the buckets of a chart of %d days', (days, buckets) => {
+  expect(bucketsOf(days * 86_400, 'Asia/Tokyo')).toEqual(buckets);
 });
 
 describe('charts', () => {
@@ -176,6 +186,25 @@ it.each([
   [{}, false],
 ])('tells whether the condition %j is complete', (condition, complete) => {
   expect(isComplete(condition)).toBe(complete);
+});
+
+describe('how often a rule would have been raised', () => {
+  /** Minutes with the extremes of each; without a pair nothing was sent. */
+  const minutesOf = (...extremes: [number, number][]) =>
+    extremes.map(([min, max], index) => ({ at: index * 60, ...(min !== undefined && { min, max }) }));
+  const above = { op: '>', value: 8, clear: 8, for_s: 0 };
+  const silence = [] as unknown as [number, number];
+
+  it.each([
+    ['twice, and not before a value is beyond the limit', above, minutesOf([1, 8], [7, 9], [8, 8], [9, 9], [9, 9]), 2],
+    ['below', { op: '<=', value: 2, clear: 3, for_s: 0 }, minutesOf([2, 4], [1, 1], [2, 3], [4, 4], [2, 2]), 3],
+    ['once until it is cleared', { ...above, clear: 5 }, minutesOf([6, 9], [6, 9], [5, 9], [6, 9]), 2],
+    ['after three minutes', { ...above, for_s: 180 }, minutesOf([9, 9], [9, 9], [7, 9], [9, 9], [9, 9], [9, 9]), 1],
+    ['while nothing is sent', { ...above, for_s: 180 }, minutesOf([9, 9], silence, [9, 9]), 1],
+    ['never', above, minutesOf([7, 8], silence), 0],
+  ])('is counted: %s', (_case, rule, buckets, count) => {
+    expect(countRaises(buckets, rule, 60)).toBe(count);
+  });
 });
 
 it.each([

@@ -8,12 +8,13 @@ import { formatNumber } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';
 import { Button } from '../ui/button.js';
 import { Failure } from '../ui/feedback.js';
+import { RuleHistory } from './rule-history.js';
 
 const max_judged = 1000;
 const max_named = 20;
 const noun = { noun: 'device' };
 
-type Device = Judged & { id_developer: string; name: string };
+type Device = Judged & { id_developer: string; name: string; id_model?: string };
 
 interface Preview {
   /** The rule that was tried, as JSON. */
@@ -22,6 +23,8 @@ interface Preview {
   judged: number;
   alarmed: readonly Device[];
   unclear: number;
+  /** One that has sent the paths. */
+  example: Device | undefined;
 }
 
 /** Tries a rule on the last streams of the devices that it covers. @throws RequestError */
@@ -30,7 +33,7 @@ async function tryRule(rule: Entry): Promise<Preview> {
   const paths = conditions.flatMap(({ path, absent }) => (path ?? absent ?? []) as string);
   // a list of fields cannot hold a path with a comma
   const latest = paths.map((path) => (path.includes(',') ? 'latest' : `latest.${path}`));
-  const fields = ['id_developer', 'name', 'status', 'created_at', 'last_stream_at', ...new Set(latest)];
+  const fields = ['id_developer', 'name', 'id_model', 'status', 'created_at', 'last_stream_at', ...new Set(latest)];
   const query: Query = { ...queryOfScope(rule), enabled: 'true', max: max_judged, fields: fields.join(',') };
   const { total_documents: total, result } = await request<ListAnswer<Device>>('GET', '/devices/', { query });
   const now_s = Date.now() / 1000;
@@ -40,11 +43,13 @@ async function tryRule(rule: Entry): Promise<Preview> {
       rule.match,
     ),
   );
+  const alarmed = result.filter((_device, index) => results[index]);
   return {
     rule: JSON.stringify(rule),
     total,
     judged: result.length,
-    alarmed: result.filter((_device, index) => results[index]),
+    alarmed,
+    example: alarmed[0] ?? result.find((device, index) => results[index] === false && device.latest !== undefined),
     unclear: results.filter((holds) => holds === undefined).length,
   };
 }
@@ -66,6 +71,7 @@ export function RulePreview({ rule }: { rule: Entry }) {
       </div>
       <Failure error={preview.error} />
       <div role="status">{isCurrent && preview.data && <Outcome preview={preview.data} />}</div>
+      {isCurrent && preview.data?.example && <RuleHistory rule={rule} device={preview.data.example} />}
       <p className="help">
         The conditions are compared with the status and the last stream of each device, as if they had held long enough.
       </p>

@@ -15,13 +15,12 @@ import { Facts, Panel } from '../ui/page.js';
 import { Time } from '../ui/value.js';
 import { useMarks } from './marks.js';
 import { findMeasure, findPaths, isCounter } from './measures.js';
-import { max_paths, type Series } from './series.js';
+import { bucketsOf, max_paths, type Series } from './series.js';
 import { type Span, SpanChoice, spanOf, ZoneChoice, zoneOf } from './span.js';
 import { useThresholds } from './thresholds.js';
 
 const Plots = lazy(() => import('./plots.js').then(({ Plots: component }) => ({ default: component })));
 
-const chart_points = 300;
 const max_default_paths = 6;
 const day_s = 86_400;
 /** A stream shows up within two seconds of its receipt. */
@@ -144,11 +143,13 @@ interface ChartsProps {
 function Charts({ device, path, fields, measures, streams, isLive }: ChartsProps) {
   const [search, setSearch] = useAddress();
   const { length_s, at_to }: Span = spanOf(search, streams);
+  const timeZone = zoneOf(search, device);
+  const buckets = bucketsOf(length_s, timeZone);
   const answer = useQuery({
-    queryKey: [path, fields, length_s, at_to],
+    queryKey: [path, fields, length_s, at_to, buckets],
     queryFn: ({ signal }) => {
       const end_s = at_to ?? Math.ceil(Date.now() / 1000);
-      const query = { fields: fields.join(','), points: chart_points, at_from: end_s - length_s, at_to: end_s };
+      const query = { fields: fields.join(','), ...buckets, at_from: end_s - length_s, at_to: end_s };
       return request<Series>('GET', path, { query, signal });
     },
     refetchInterval: at_to !== undefined ? false : length_s <= day_s && !isLive ? refresh_ms : slow_refresh_ms,
@@ -170,7 +171,7 @@ function Charts({ device, path, fields, measures, streams, isLive }: ChartsProps
             marks={marks}
             thresholds={thresholds}
             label={`Measurements of ${device.name}`}
-            timeZone={zoneOf(search, device)}
+            timeZone={timeZone}
             onZoom={(from, to) => setSearch({ from: String(from), to: String(to) })}
           />
         </Suspense>

@@ -21,9 +21,11 @@ interface PlotsProps {
   label: string;
   /** IANA name of the zone of all times. */
   timeZone: string;
-  onZoom(from: number, to: number): void;
+  /** Absent: the span cannot be changed. */
+  onZoom?: (from: number, to: number) => void;
 }
 
+const ignoreZoom = () => undefined;
 const max_listed_marks = 20;
 /** A mark within this part of the span is under the cursor. */
 const mark_reach = 0.01;
@@ -40,7 +42,8 @@ export function Plots({ series, paths, measures, streams, marks, thresholds, lab
   return (
     <div className="plots">
       <p className="cursor muted" aria-hidden="true">
-        {cursor === undefined ? 'Drag across a chart to zoom in.' : formatTime(cursor, timeZone)}
+        {cursor !== undefined && formatTime(cursor, timeZone)}
+        {cursor === undefined && onZoom && 'Drag across a chart to zoom in.'}
         {touched && <strong> {touched.text}</strong>}
       </p>
       {plots.map((plot, index) => (
@@ -56,7 +59,7 @@ export function Plots({ series, paths, measures, streams, marks, thresholds, lab
             sync={sync}
             hasTimes={index === plots.length - 1}
             onCursor={setCursor}
-            onZoom={onZoom}
+            onZoom={onZoom ?? ignoreZoom}
           />
           <Readings {...{ plot, measures, thresholds, series, streams, cursor }} />
         </div>

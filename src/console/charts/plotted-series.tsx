@@ -7,7 +7,7 @@ import { useScheme } from '../ui/theme.js';
 import { drawAlarms, drawEvents, drawThresholds } from './drawing.js';
 import type { Mark } from './marks.js';
 import { findMeasure } from './measures.js';
-import type { Bucket, Series } from './series.js';
+import { type Bucket, lengthOf, type Series } from './series.js';
 import type { Threshold } from './thresholds.js';
 
 const plot_height = 130;
@@ -251,8 +251,7 @@ function createTickFormat(timeZone: string): UPlot.Axis.DynamicValues {
 
 /** Turns buckets into columns; a bucket that is missing is a gap. */
 function toColumns({ result, metadata }: Series, paths: readonly string[]): AlignedData {
-  // charts ask for buckets of seconds, never for local days
-  const every = Number(metadata.every);
+  const every = lengthOf(metadata.every);
   const buckets: (Bucket | { at: number })[] = [];
   for (const bucket of result) {
     const previous = buckets.at(-1);

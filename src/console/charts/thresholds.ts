@@ -47,7 +47,8 @@ async function findThresholds(device: Device, signal: AbortSignal): Promise<Thre
     .sort((left, right) => severities.indexOf(left.severity) - severities.indexOf(right.severity));
 }
 
-function thresholdsOf({ severity, conditions }: Entry): Threshold[] {
+/** The limits in the conditions of a rule. */
+export function thresholdsOf({ severity, conditions }: Entry): Threshold[] {
   return (conditions as Condition[]).flatMap(({ path, op, value }) =>
     typeof value === 'number' && /^[<>]/.test(String(op))
       ? [{ path: String(path), op: String(op), value, severity: severity as Alarm['severity'] }]

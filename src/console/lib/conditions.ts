@@ -29,6 +29,11 @@ const comparisons: Readonly<Record<string, Compare>> = {
   '<=': (value, limit) => value <= limit,
 };
 
+/** Compares a value with a limit; undefined if there is no such comparison. */
+export function compareNumbers(value: number, op: string, limit: number): boolean | undefined {
+  return comparisons[op]?.(value, limit);
+}
+
 /** Reports whether a condition holds; undefined where it depends on earlier streams. */
 export function judge(
   { path, op, value, status, absent, minutes }: Condition,

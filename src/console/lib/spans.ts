@@ -8,4 +8,6 @@ export const spans: Readonly<Record<string, { label: string; length_s: number }>
   '24h': { label: 'Last 24 hours', length_s: day_s },
   '7d': { label: 'Last 7 days', length_s: 7 * day_s },
   '30d': { label: 'Last 30 days', length_s: 30 * day_s },
+  '90d': { label: 'Last 90 days', length_s: 90 * day_s },
+  '1y': { label: 'Last year', length_s: 365 * day_s },
 };

@@ -152,10 +152,13 @@ describeInBrowser('alarms', () => {
     await page.getByText('1 of 3 devices would be in alarm now.').waitFor();
     await page.getByText('2 devices cannot be told: the last stream has not all of the paths.').waitFor();
     const preview = page.getByRole('group', { name: 'Preview' });
-    expect(await preview.getByRole('link').allInnerTexts()).toEqual(['Fan']);
+    await preview.getByText('At Fan it would have been raised once since yesterday.').waitFor();
+    await preview.getByRole('img', { name: 'rpm of Fan since yesterday' }).waitFor();
+    await preview.getByText('warning < 100').waitFor();
+    expect(await preview.getByRole('list').getByRole('link').allInnerTexts()).toEqual(['Fan']);
     expect(await findAxeViolations(page)).toEqual([]);
     await page.getByLabel('Device', { exact: true }).fill('Valve@demo');
-    await preview.getByRole('link').waitFor({ state: 'detached' });
+    await preview.getByRole('link').first().waitFor({ state: 'detached' });
     await press(page, 'Which devices now?');
     await page.getByText('0 of 1 device would be in alarm now.').waitFor();
     const comparison = page.getByRole('group', { name: 'Condition 1' }).getByLabel('Op', { exact: true });

@@ -365,6 +365,7 @@ describeInBrowser('a view', () => {
     const form = page.getByRole('dialog', { name: 'New webhook' });
     await form.getByLabel('Name (required)').fill('Receiver');
     await form.getByLabel('Address (required)').fill(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`);
+    await form.getByLabel('What').selectOption('Other types of events');
     await form.getByLabel('Types (required)').fill('device.created\ndevice.deleted');
     await form.getByRole('button', { name: 'Create' }).click();
     const secret = page.getByRole('dialog', { name: 'Signing secret' });
@@ -377,7 +378,46 @@ describeInBrowser('a view', () => {
     const row = page.getByRole('row', { name: /webhook\.test 1 200/ });
     await row.waitFor();
     expect(await row.getByRole('button', { name: /Retry/ }).count()).toBe(0);
+    const device = { name: 'Told', type: 'x', id_group: 'Hall@demo' };
+    expect((await ctx.service.send('POST', '/devices/', device)).body.code).toBe(2001);
+    const sent = page.getByRole('row', { name: /device\.created 1 200/ });
+    await sent.getByRole('button', { name: 'Show' }).click();
+    await page.getByRole('dialog', { name: 'device.created' }).getByText('About: Told').waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
+    await page.keyboard.press('Escape');
+    expect((await ctx.service.send('DELETE', '/devices/Told@demo/')).body.code).toBe(2004);
+    receiver.close();
+  });
+
+  it('webhooks to people: the form begins with the place, shows the text, and has no secret', async () => {
+    const page = await ctx.open('webhooks');
+    await waitForView(page);
+    const receiver = createServer((request, response) => response.writeHead(request.url === '/t' ? 200 : 404).end());
+    await once(receiver.listen(0, '127.0.0.1'), 'listening');
+    const received = once(receiver, 'request');
+    await press(page, 'New webhook');
+    const form = page.getByRole('dialog', { name: 'New webhook' });
+    await form.getByLabel('Where to').selectOption('ntfy');
+    await form.getByLabel('What').selectOption('Status of devices');
+    expect(await form.getByLabel('Types (required)').count()).toBe(0);
+    await form.getByText(/^Device [a-z ]+: \w+\s+Device: /).waitFor();
+    await form.getByLabel('Name (required)').fill('Shift');
+    await form.getByLabel('Address (required)').fill(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/t`);
+    expect(await findAxeViolations(page)).toEqual([]);
+    await form.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('link', { name: 'Shift', exact: true }).click();
+    expect(await page.getByRole('dialog').count()).toBe(0);
+    expect(await show('/webhooks/Shift%40demo/')).toMatchObject({
+      ...{ format: 'ntfy', types: ['device.status_changed'], digest_s: 60 },
+    });
+    await press(page, 'Send a test');
+    await page.getByText('Test: answered with status 200').waitFor();
+    expect((await received)[0].headers.title).toBe('Test of webhook: Shift');
+    expect(await page.getByRole('button', { name: 'New secret…' }).count()).toBe(0);
+    await page.getByLabel('Where to').selectOption('A program');
+    await press(page, 'Save');
+    const secret = page.getByRole('dialog', { name: 'Signing secret' });
+    expect(await secret.locator('pre').textContent()).toMatch(/^whsec_/);
     receiver.close();
   });
 
@@ -533,6 +573,48 @@ describeInBrowser('a view', () => {
     const tab = await ctx.open('devices/Fan%40demo?tab=configs');
     await tab.getByRole('link', { name: 'Fleet fleet.cfg' }).first().click();
     await tab.getByRole('row', { name: /^fleet\.cfg 2 / }).waitFor();
+  });
+
+  it('configs: a file is given to many from a list, followed, and given again to those that refused it', async () => {
+    const page = await ctx.openWithClock('devices?type=pump');
+    await waitForView(page);
+    await act(page, 'Give file to all…');
+    const dialog = page.getByRole('dialog', { name: 'Give a file to all devices that match' });
+    await dialog.getByLabel('Version').fill('7');
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.getByText('choose a file').waitFor();
+    const file = { name: 'valve.cfg', mimeType: 'text/plain', buffer: Buffer.from('open') };
+    await page.setInputFiles('#file-for-many', file);
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    const gift = '2 devices shall have version 7 of valve.cfg, which is stored for those that do not have it.';
+    await dialog.getByText(gift).waitFor();
+    await dialog.getByRole('row', { name: 'Silent' }).waitFor();
+    expect((await show('/devices/Silent@demo/deviceconfigs/?name=valve.cfg')).total_documents).toBe(0);
+    expect(await findAxeViolations(page)).toEqual([]);
+    await dialog.getByLabel('Type the number (2) to confirm').fill('2');
+    await dialog.getByRole('button', { name: 'Give' }).click();
+    await page.getByRole('link', { name: '2 devices: valve.cfg 7 pending' }).waitFor();
+    expect(Object.fromEntries(new URL(page.url()).searchParams)).toEqual({ type: 'pump', config: 'valve.cfg' });
+    for (const [device, reported] of [
+      ['Pump', { version: '7' }],
+      ['Silent', { version: '7', error: 'bad checksum' }],
+    ] as const) {
+      const report = { configs: { 'valve.cfg': reported } };
+      const { body } = await ctx.service.send('PATCH', `/devices/${device}@demo/state/reported/`, report);
+      expect(body.code).toBe(2005);
+    }
+    await page.clock.fastForward(10_000);
+    await page.getByRole('link', { name: '1 device: valve.cfg 7 refused' }).waitFor();
+    const { desired_version } = await show('/devices/Silent@demo/state/');
+    await press(page, 'Repeat… valve.cfg 7');
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.getByText('1 device shall have version 7 of valve.cfg.').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await dialog.getByLabel('Type the number (1) to confirm').fill('1');
+    await dialog.getByRole('button', { name: 'Give' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    await page.getByText('1 device shall have version 7 of valve.cfg.').waitFor();
+    expect((await show('/devices/Silent@demo/state/')).desired_version).toBe(desired_version + 1);
   });
 
   it('import: a dry run names the wrong line, then the others are imported', async () => {
