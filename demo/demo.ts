@@ -33,6 +33,7 @@ import {
   selectCities,
 } from './fleet.js';
 import { createReadings } from './readings.js';
+import { rollOut } from './rollout.js';
 
 const kinds = ['project', 'model', 'service', 'group', 'device', 'device config', 'stream', 'alarm rule'] as const;
 type Counts = Record<(typeof kinds)[number], number>;
@@ -64,8 +65,13 @@ const model = {
     manufacturer: 'Example Instruments',
     mast_height_m: 10,
     power: { source: 'solar', battery_ah: 24 },
-    measures: ['air_temperature', 'relative_humidity', 'barometric_pressure', 'wind_speed', 'rainfall'],
   },
+  measures: [
+    { path: 'temperature_c', name: 'Temperature', unit: '°C', decimals: 1, min: -40, max: 60, filter: true },
+    { path: 'wind_m_s', name: 'Wind', unit: 'm/s', decimals: 1, min: 0, filter: true },
+    { path: 'humidity_percent', name: 'Humidity', unit: '%', decimals: 0, min: 0, max: 100 },
+    { path: 'wind_from_deg', name: 'Wind from', unit: '°', decimals: 0, min: 0, max: 360 },
+  ],
   enabled: true,
 };
 const concurrency = 16;
@@ -78,8 +84,8 @@ interface StoredStation {
 
 /**
  * Fills the service through its own interface: project "Weather", a service per continent, a group per country, a weather
- * station per place, a model, some configuration files, a day of readings, and alarm rules, of which some are met. Creates
- * only what is missing.
+ * station per place, a model, some configuration files, a day of readings, and alarm rules, of which some are met; with
+ * readings also saved filters and a new version of a file on its way. Creates only what is missing.
  * @throws Error with a message of one line: the service is unreachable, or rejects the key or a request
  */
 export async function runDemo(options: DemoOptions): Promise<{ created: Counts; found: Counts; seconds: number }> {
@@ -118,6 +124,8 @@ export async function runDemo(options: DemoOptions): Promise<{ created: Counts; 
   // last: the service looks at all stations once, not at each reading
   for (const rule of alarmRules)
     count('alarm rule', (await ensureResource(send, 'alarmrules', { ...rule, id_project })).isNew);
+
+  if (options.streams) await rollOut(send);
 
   const seconds = (performance.now() - startedAt) / 1000;
   print(`created: ${formatCounts(created) || 'nothing, everything existed already'}`);

@@ -82,7 +82,7 @@ export function createStation(city: City, id_group: string, id_model: string) {
     type: 'weather_station',
     name: truncate(city.name, 50),
     id_group,
-    ...(digest.readUInt8(1) % 3 === 0 && { id_model }),
+    id_model,
     description: truncate(`${city.name}, ${country.name}`, 200),
     properties: { geonames: { country: code, ...(admin1 && { admin1 }), ...(admin2 && { admin2 }) } },
     sensor: pick(digest, 2, ['weather', 'air_temperature', 'barometric_pressure', 'rainfall', 'wind_speed']),

@@ -25,7 +25,7 @@ export interface Reply {
 }
 
 /** Sends a request. @throws RetryableError; Error if the API key is rejected or the server is not the service */
-export type Send = (method: 'GET' | 'POST' | 'PUT', path: string, body?: object) => Promise<Reply>;
+export type Send = (method: 'GET' | 'POST' | 'PUT' | 'PATCH', path: string, body?: object) => Promise<Reply>;
 
 /** Body that creates a resource with a name. */
 export interface NamedBody {

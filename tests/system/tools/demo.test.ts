@@ -39,10 +39,25 @@ it('fills stations with a day of readings, and raises alarms, once', async () =>
   const temperatures: number[] = readings.map(({ data }: { data: { temperature_c: number } }) => data.temperature_c);
   expect(Math.max(...temperatures) - Math.min(...temperatures)).toBeGreaterThan(4);
   expect((await demo.get(`${path}?_t=sta`)).body.result).toHaveLength(6);
+  const { measures, properties } = (await demo.get('/models/Weather%20station%20mk%20II@demo/')).body;
+  expect([measures[0], properties.measures]).toEqual([
+    ...[{ path: 'temperature_c', name: 'Temperature', unit: '°C', decimals: 1, min: -40, max: 60, filter: true }],
+    undefined,
+  ]);
+  const files = (await demo.get('/devices/deviceconfigs/counts/?config=station.json&config_desired=2.1.0')).body;
+  const countOf = (status: string) =>
+    files.result
+      .filter((entry: { status: string }) => entry.status === status)
+      .reduce((sum: number, { count }: { count: number }) => sum + count, 0);
+  expect([countOf('applied'), countOf('refused')]).toEqual([5, 1]);
+  expect(countOf('pending')).toBe(files.total_documents - 6);
+  expect(await total('/filters/?max=1')).toBe(2);
+  await waitUntil(async () => (await total('/events/?type=command.done&max=1')) === 3);
   const raised = '/alarms/?rule=No%20readings%40demo&max=1';
   const late = await total('/devices/?status=no_data&max=1');
   await waitUntil(async () => (await total(raised)) === late);
   const second = await runTool('demo', ['--count', '60'], env);
   expect(second.out).toContain('created: nothing, everything existed already');
   expect(await total('/streams/?max=1')).toBe(streams);
+  expect(await total('/events/?type=command.done&max=1')).toBe(3);
 });
