@@ -40,6 +40,8 @@ export interface BrokerDeps {
   peers: Peers;
   messageMemory: Shares;
   link: DeviceLink;
+  /** Has the wills published that are due then. */
+  onWillDeferred(due_at: Date): void;
   /** Aborts when the process ends: what its clients leave is stored all at once. */
   stopped: AbortSignal;
 }
@@ -65,7 +67,7 @@ export interface AccountBroker extends Pick<AccountSessions, 'ownersWithSessions
  * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
 export async function openAccountBroker(account: string, deps: BrokerDeps): Promise<AccountBroker> {
-  const { db, clock, rules, writer, peers, messageMemory, link, stopped } = deps;
+  const { db, clock, rules, writer, peers, messageMemory, link, onWillDeferred, stopped } = deps;
   const sessions = await openAccountSessions({ db, account, peers, redeliver, failed: rules.failed });
   const clients = new Map<string, Delivery>();
   const retained = await openRetainedMessages(findRetained(db, account), {
@@ -106,6 +108,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     handlePublish,
     saveSubscriptions,
     waitUntilRead: peers.waitUntilRead,
+    onWillDeferred,
     stopped,
   };
 

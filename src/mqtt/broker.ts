@@ -7,6 +7,7 @@ import { createNetworkFilter } from '../egress/addresses.js';
 import { createClientFinder } from '../http/client-address.js';
 import { listen } from '../http/server.js';
 import type { TlsFiles } from '../http/tls-files.js';
+import { coalesce } from '../lib/coalesce.js';
 import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
@@ -87,6 +88,8 @@ export interface Broker {
 
 const max_connections = 10_000;
 const recheck_ms = 2000;
+/** A will that waits longer may be a recheck late. */
+const max_timer_ms = 86_400_000;
 
 /** Starts a broker that does not listen yet, and the loop that rechecks permissions. */
 export async function startBroker(options: Options): Promise<Broker> {
@@ -110,6 +113,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     writer,
     messageMemory: createMessageMemory(),
     link: options.link,
+    onWillDeferred: scheduleWills,
     stopped: stopped.signal,
   });
   const connections = createConnectionList({
@@ -129,11 +133,16 @@ export async function startBroker(options: Options): Promise<Broker> {
     protocolError: rules.protocolError,
     waitUntilJoined: peers.waitUntilJoined,
   });
+  const publishDueWills = coalesce(async () => {
+    for (const will of await findDueWills(db, new Date(clock()))) await publishWill(will);
+  });
   const recheck = async () => {
-    const publishDue = async () => {
-      for (const will of await findDueWills(db, new Date(clock()))) await publishWill(will);
-    };
-    await Promise.all([publishDue(), authorizer.recheck(), connections.refresh(), brokers.forgetGone(clock() / 1000)]);
+    await Promise.all([
+      publishDueWills(),
+      authorizer.recheck(),
+      connections.refresh(),
+      brokers.forgetGone(clock() / 1000),
+    ]);
   };
   const rechecking = awaitLater(runRecheckLoop(recheck, stopped.signal, warn));
   const sweeping = startStateSweep({ db, clock, log, findGoneOwners });
@@ -192,6 +201,16 @@ export async function startBroker(options: Options): Promise<Broker> {
     }
     await deleteWill(db, will._id);
     return true;
+  }
+
+  /** Publishes wills at their time. The recheck finds those of sessions that end sooner, and of lost instances. */
+  function scheduleWills(due_at: Date): void {
+    const wait_ms = due_at.getTime() - clock();
+    if (wait_ms > max_timer_ms) return;
+    const publish = () => {
+      if (!stopped.signal.aborted) publishDueWills().catch(rules.failed);
+    };
+    setTimeout(publish, wait_ms).unref();
   }
 
   async function releaseAll(instance: string): Promise<void> {

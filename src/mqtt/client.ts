@@ -43,6 +43,8 @@ export interface ClientDeps {
   saveSubscriptions(session: Session, onQueue: (queue: StoredQueue) => void): Promise<void>;
   /** Waits until other instances only queue what is new. */
   waitUntilRead(): Promise<boolean>;
+  /** Has the wills published that are due then. */
+  onWillDeferred(due_at: Date): void;
   /** Aborts when the process ends: no wills are published then. */
   stopped: AbortSignal;
 }
@@ -145,8 +147,10 @@ export function openClient(session: Session, deps: ClientDeps): Client {
     const isOwn = await session.will.take();
     if (!isOwn || hasDisconnected || will === undefined || stopped.aborted) return;
     const delay_s = findDelay(will, session);
-    if (delay_s > 0 && !session.revoked) await session.will.defer(session, new Date(deps.clock() + delay_s * 1000));
-    else handlePublish(session, will).catch(rules.failed);
+    if (delay_s === 0 || session.revoked) return void handlePublish(session, will).catch(rules.failed);
+    const due_at = new Date(deps.clock() + delay_s * 1000);
+    await session.will.defer(session, due_at);
+    deps.onWillDeferred(due_at);
   }
 
   function close(): void {
