@@ -210,7 +210,8 @@ export async function startBroker(options: Options): Promise<Broker> {
     const publish = () => {
       if (!stopped.signal.aborted) publishDueWills().catch(rules.failed);
     };
-    setTimeout(publish, wait_ms).unref();
+    // a timer may fire a little before its time by the clock
+    setTimeout(publish, wait_ms + 10).unref();
   }
 
   async function releaseAll(instance: string): Promise<void> {
