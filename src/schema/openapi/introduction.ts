@@ -20,9 +20,10 @@ in \`details\`.
 
 **Examples** are those of an account \`demo\`; each one succeeds after those that create what it names.`;
 
-const mqtt = `**Connect** with MQTT 3.1 or 3.1.1 to \`MQTT_PORT\` (by default 1883), over TLS to \`MQTTS_PORT\` (8883, where it is
-configured), or over WebSocket to \`/mqtt\` of this server (subprotocol \`mqtt\` or \`mqttv3.1\`). Username and password are
-the credentials of the device. Firmware of the former platform uses an API key as the username and an empty password.
+const mqtt = `**Connect** with MQTT 3.1, 3.1.1 or 5 to \`MQTT_PORT\` (by default 1883), over TLS to \`MQTTS_PORT\` (8883, where
+it is configured), or over WebSocket to \`/mqtt\` of this server (subprotocol \`mqtt\` or \`mqttv3.1\`). Username and
+password are the credentials of the device. Firmware of the former platform uses an API key as the username and an empty
+password.
 
 **Publish** streams as JSON. \`{id}\` is the identifier of the device with \`%\`, \`/\`, \`+\`, \`#\` and a \`$\` at its
 beginning percent-encoded.
@@ -35,8 +36,8 @@ beginning percent-encoded.
 
 A payload is a stream (\`{"data": {"bar": 2.4}, "at": 1700000000}\`), an array of 1 to 1,000 of them, or bare data
 (\`{"bar": 2.4}\`). \`protocol\` is \`mqtt\` unless given. At QoS 1 and 2 the acknowledgement means that the database has
-stored it. What does not validate or is not allowed is acknowledged, dropped and counted in
-\`mqtt_dropped_total{reason,field}\` at \`/metrics\`.
+stored it. What does not validate or is not allowed is dropped, counted in \`mqtt_dropped_total{reason,field}\` at
+\`/metrics\`, and acknowledged, with a reason code to clients of MQTT 5.
 
 \`\`\`sh
 mosquitto_pub -q 1 -i pump-1 -u pump-1 -P 'open sesame' -t 'Pump@demo/streams' -m '{"bar": 2.4}'
