@@ -48,6 +48,7 @@ const objects: Record<string, string> = {
   provider: 'local',
   stream_id_developer: `${'01'.repeat(32)}@demo`,
   command: '00000000-0000-7000-8000-000000000000',
+  event: '000000000000000000',
 };
 for (const name of ['project', 'service', 'group', 'asset', 'model', 'filter', 'webhook', 'alarmrule'])
   objects[`${name}_id_developer`] = `${name}@demo`;
