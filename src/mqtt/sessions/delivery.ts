@@ -79,6 +79,8 @@ export function createDelivery(
   let backlog_bytes = 0;
   let isReading = false;
   let isStopped = false;
+  /** The last of the messages that wait for fresh permissions. */
+  let late: Promise<unknown> | undefined;
 
   function waitForRoom(): Promise<void> {
     if (room === undefined) {
@@ -175,6 +177,21 @@ export function createDelivery(
     await session.refresh();
   }
 
+  /** Delivers a message once permissions are fresh, in its order. */
+  function deliverLate(message: AcceptedMessage, match: FilterMatch, isQueued: boolean): Promise<unknown> {
+    const begun = awaitLater(
+      (late ?? Promise.resolve())
+        .then(refresh)
+        .then(() => ({ read: awaitLater(deliverNow(message, match, isQueued)) }))
+        .catch(fail),
+    );
+    late = begun;
+    return begun.then((delivered) => {
+      if (late === begun) late = undefined;
+      return delivered?.read;
+    });
+  }
+
   async function deliverStored(message: StoredDelivery, match: FilterMatch): Promise<void> {
     const { topic, origin } = message;
     const qos = Math.min(message.qos, match.qos) as Qos;
@@ -231,10 +248,8 @@ export function createDelivery(
     deliver(message, match) {
       const isQueued = message.qos > 0 && match.qos > 0 && message.id !== '' && session.queue !== undefined;
       if (isQueued && session.queue?.isDeliverable(message.id) === false) return undefined;
-      if (session.revoked || rules.isFresh(session)) return deliverNow(message, match, isQueued);
-      // without a queue there is no next connection that gets the message
-      if (session.queue === undefined) return undefined;
-      return refresh().then(() => deliverNow(message, match, isQueued), fail);
+      const isAtOnce = session.revoked || (late === undefined && rules.isFresh(session));
+      return (isAtOnce ? deliverNow : deliverLate)(message, match, isQueued);
     },
     deliverStored,
     deliverQueue,
