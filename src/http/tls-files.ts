@@ -11,7 +11,7 @@ type Paths = Pick<Config, 'tls_cert_file' | 'tls_key_file' | 'tls_client_ca_file
 
 /** The certificate and key of the service, and the authorities of its clients, as the files were last found valid. */
 export interface TlsFiles {
-  /** Whether clients may show certificates. */
+  /** Clients may show certificates. */
   readonly hasClientAuthorities: boolean;
   /** Lets new connections of a server use the files as they are, now and after each change. */
   follow<S extends Server>(server: S, authenticatesClients?: boolean): S;

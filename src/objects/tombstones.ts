@@ -65,7 +65,7 @@ const delete_limit_ms = 3000;
 
 /**
  * Deletes the object that a request named, with its tombstone: of several requests that delete it at once, the one that did is
- * recorded. @param condition what the object must match besides @returns false if nothing was deleted
+ * recorded. @param condition what else the object must match @returns false if nothing was deleted
  */
 export async function deleteWithTombstone(
   db: Database,

@@ -19,7 +19,7 @@ interface Options {
   log: Log;
   /** Epoch milliseconds. */
   clock: () => number;
-  /** Of devices that have none themselves or by their model. */
+  /** Default for devices that have none themselves or by their model. */
   days: Days;
 }
 

@@ -64,7 +64,7 @@ export interface HourDocument extends Partial<Summary> {
   mark?: Id;
   /** When a marked hour is summarised again, in epoch seconds. */
   due_at?: number;
-  /** Of marked hours. */
+  /** Set while the hour is marked. */
   account?: string;
 }
 

@@ -77,7 +77,7 @@ export function createSummaryWork({ db, log, metrics }: Omit<Deps, 'clock'>) {
   };
 }
 
-/** Summarises marked hours again, unless they are marked meanwhile. Those that are not over yet are put off. */
+/** Summarises marked hours again, unless they are marked anew. Those that are not over yet wait. */
 async function renewHours(db: Database, due: readonly HourDocument[], now: number): Promise<void> {
   const summaries = summariesOf(db);
   const timeOf = ({ _id }: HourDocument) => Number(_id.at) + hour_s + delay_s;
@@ -253,7 +253,7 @@ async function summarizePiece(db: Database, targets: readonly SummaryTarget[], t
     await summariesOf(db)
       .bulkWrite(writes, { ordered: false })
       .catch((error: unknown) => {
-        // marked meanwhile for the first time
+        // it was marked for the first time while this ran
         if (!hasOnlyDuplicates(error)) throw error;
       });
   await turn.pause((performance.now() - begun_at) / 2);

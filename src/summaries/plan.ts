@@ -107,7 +107,7 @@ function readHours(devices: readonly Device[], span: HourSpan): (stages: readonl
 
 const indexToken = /^(?:0|[1-9][0-9]{0,8})$/;
 
-/** Summaries do not tell elements of arrays, to which only pointers lead, from members called as their indexes. */
+/** Summaries do not distinguish elements of arrays, to which only pointers lead, from members called as their indexes. */
 function isSummarized({ steps }: DataPath): boolean {
   return steps.every(({ key, index }) => index !== undefined || !indexToken.test(key));
 }

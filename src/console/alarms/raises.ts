@@ -16,7 +16,7 @@ export interface LimitRule {
   for_s: number;
 }
 
-/** Counts how often a rule would have been raised, as far as buckets of `every_s` seconds tell, in order of time. */
+/** Counts how often a rule would have been raised, by buckets of `every_s` seconds in order of time. */
 export function countRaises(
   buckets: readonly Extremes[],
   { op, value, clear, for_s }: LimitRule,

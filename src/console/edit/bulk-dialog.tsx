@@ -147,7 +147,7 @@ export function FirstRows({ type, filters, body = {} }: FirstRowsProps) {
   const { data } = useList<StoredObject>(type.list_path, query, { isStatic: true });
   const models = useModels({ enabled: 'properties' in body && properties.id_model !== undefined });
   if (data === undefined) return null;
-  /** What a field becomes: a device keeps the properties of its model. */
+  /** Value of a field afterwards: a device keeps the properties of its model. */
   const valueAfter = (field: string, { id_model }: StoredObject) => {
     const model = models.data?.result.find(({ id_developer }) => id_developer === id_model);
     return field === 'properties' && model ? { ...(model.properties ?? {}), ...(body[field] ?? {}) } : body[field];

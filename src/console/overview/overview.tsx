@@ -82,7 +82,7 @@ function useFreshness(events: readonly Entry[] | undefined): { ofDevices: Freshn
   };
 }
 
-/** What is late, of the statuses that are not well. */
+/** Late kinds of streams, for the statuses that are not well. */
 const causes: Partial<Record<ShownStatus, string>> = {
   no_data: 'sent a status in time, but no data',
   no_status: 'sent data in time, but no status any more',

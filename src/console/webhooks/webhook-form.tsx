@@ -6,7 +6,7 @@ import { TextPreview } from './text-preview.js';
 interface Place {
   label: string;
   format: string;
-  /** How its address is found. */
+  /** Help for finding its address. */
   hint: string;
 }
 

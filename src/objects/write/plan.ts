@@ -28,7 +28,7 @@ export interface UpdateInput extends Pick<UpdateRequest, 'values'> {
   acceptedVersions: readonly number[] | undefined;
 }
 
-/** What an update comes to: one write, the same with a move of all that is below, or a refusal. */
+/** The outcome of planning an update: one write, the same with a move of all that is below, or a refusal. */
 export type ChangePlan =
   | { kind: 'write' | 'move'; change: Omit<StoredChange, 'faults'> }
   /** `faults` are invalid (4003). Without any, and unless the name is taken, it is the conflict. */
