@@ -1,5 +1,6 @@
 import { buildPathExpression } from '../objects/path-filters.js';
 import type { DataPath } from '../schema/data-path.js';
+import { scalarTypes } from '../summaries/derive.js';
 import { readSummaryPath } from '../summaries/plan.js';
 
 /** Aggregates of the values in a bucket (reference/series.md#aggregates). */
@@ -34,16 +35,14 @@ export function buildStreamAccumulators({ paths, aggregates: wanted }: Wanted): 
   });
 }
 
-const scalarTypes = ['double', 'int', 'long', 'string', 'bool'];
-
 /** Builds the same accumulators of summaries of hours. */
 export function buildSummaryAccumulators({ paths, aggregates: wanted }: Wanted): Accumulators {
   return accumulate(paths, wanted, { $sum: '$streams' }, (path) => {
     const input = readSummaryPath(path);
     const member = (field: string) => ({ $getField: { field, input } });
     const sample = (field: string, n: unknown) => {
-      const { at, value } = { at: '$$sample.at', value: '$$sample.value' };
-      const found = { $cond: [{ $gt: ['$$sample', null] }, { at, n, value }, null] };
+      const kept = { at: '$$sample.at', n, value: '$$sample.value' };
+      const found = { $cond: [{ $gt: ['$$sample', null] }, kept, null] };
       return { $let: { vars: { sample: member(field) }, in: found } };
     };
     return {

@@ -61,7 +61,7 @@ export async function readSeries(
     plan === undefined
       ? (await splitSpan(ctx, devices, request)).map((span) => [
           ...readSpan(account, devices, span),
-          { $group: { _id: groupBy(request), ...buildStreamAccumulators(request) } },
+          { $group: { _id: groupKeyOf(request), ...buildStreamAccumulators(request) } },
         ])
       : [readParts(plan, request)];
   const cursors = pipelines.map((pipeline) =>
@@ -80,7 +80,7 @@ export async function readSeries(
   }
 }
 
-const groupBy = ({ byDevice, buckets: { expression: at } }: SeriesRequest) =>
+const groupKeyOf = ({ byDevice, buckets: { expression: at } }: SeriesRequest) =>
   byDevice ? { device: '$_id.device', at } : { at };
 
 /** Plans a series with summaries of hours. */
@@ -98,7 +98,7 @@ async function findPlan(
 /** Builds the stages that compute a series from streams and summaries. */
 function readParts({ streams, hours, removed }: SummaryPlan, request: SeriesRequest): object[] {
   const wanted = { ...request, aggregates: findPartialAggregates(request.aggregates) };
-  const _id = groupBy(request);
+  const _id = groupKeyOf(request);
   const spans = streams.map(({ account, device: id, parent, from, to }) =>
     buildRange(account, { _id: parent, id }, { at_from: from, at_to: request.at_to, before: to }),
   );

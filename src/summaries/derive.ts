@@ -225,7 +225,8 @@ function buildStages(target: number, measures: readonly string[]): object[] {
   ];
 }
 
-const scalarTypes = ['double', 'int', 'long', 'string', 'bool'];
+/** Types of what `first` and `last` take. */
+export const scalarTypes = ['double', 'int', 'long', 'string', 'bool'];
 const omission = [{ more: true }];
 
 /** Builds the expression of the scalars in `data` with their JSON Pointers; `more` stands for what is left out. */
