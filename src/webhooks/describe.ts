@@ -35,10 +35,13 @@ export function createDescriber(
       .findOne({ account, id_developer }, { projection, maxTimeMS: read_limit_ms }) as Promise<Named | null>;
 
   async function findNames(account: string, event: StoredEvent): Promise<Names> {
-    const wanted = listIdentifiers(event);
-    const found = new Map<string, Named | null>();
-    for (const [resource, id] of wanted)
-      found.set(`${resource} ${id}`, await find(account, plurals.get(resource) ?? '', id));
+    const found = new Map(
+      await Promise.all(
+        listIdentifiers(event).map(async ([resource, id]): Promise<[string, Named | null]> => {
+          return [`${resource} ${id}`, await find(account, plurals.get(resource) ?? '', id)];
+        }),
+      ),
+    );
     const { time_zone, id_model } = found.get(`${device.name} ${event.id_developer}`) ?? {};
     const { measures = [] } = (id_model !== undefined && (await find(account, model.plural, id_model))) || {};
     const byPointer = new Map(measures.map((measure) => [toPointer(measure.path), measure]));

@@ -52,6 +52,9 @@ async function log(count: number): Promise<string[]> {
   return stored.map(({ _id }) => _id);
 }
 
+const deliveriesOf = async (service: RunningService) =>
+  (await service.send('GET', '/webhooks/digest@demo/deliveries/')).body.result;
+
 /** The first time that each event was received, in this order. */
 const firstsOf = (ids: readonly string[]) => [...new Set(ids)];
 
@@ -177,6 +180,38 @@ describe('delivery', () => {
     await receiver.close();
     await other.stop('SIGTERM');
   });
+
+  it('tells what a digest collects, or has failed to tell, once after kill -9', async () => {
+    const receiver = await startReceiver();
+    const first = await sandbox.service(env);
+    const hook = { name: 'digest', url: receiver.url, types: ['device.'], format: 'text', digest_s: 3 };
+    expect((await first.send('POST', '/webhooks/', hook)).body.code).toBe(2001);
+    await log(1);
+    // what is told and not recorded is told again
+    await waitUntil(async () => (await deliveriesOf(first)).length === 1);
+    await log(3);
+    await first.stop('SIGKILL');
+    const second = await sandbox.service(env);
+    await waitUntil(() => receiver.received.length === 2, 60_000);
+    receiver.answer(answerWith(500));
+    await log(4);
+    await waitUntil(() => receiver.received.length === 3, 60_000);
+    await waitUntil(async () => (await deliveriesOf(second))[0].next_at !== undefined);
+    await second.stop('SIGKILL');
+    receiver.answer(undefined);
+    const third = await sandbox.service(env);
+    await waitUntil(() => receiver.received.length === 4, 60_000);
+    await log(1);
+    await waitUntil(() => receiver.received.length === 5, 60_000);
+    const titles = receiver.received.map(({ body }) => body.split('\n')[0]);
+    const single = expect.stringMatching(/^Device updated: /);
+    const failed = '4 events: 4 × Device updated';
+    expect(titles).toEqual([single, '3 events: 3 × Device updated', failed, failed, single]);
+    await waitUntil(async () => (await deliveriesOf(third)).length === 5);
+    await third.send('DELETE', '/webhooks/digest@demo/');
+    await third.stop('SIGTERM');
+    await receiver.close();
+  }, 300_000);
 
   it('goes on where it stopped after SIGTERM, retries included', async () => {
     const receiver = await startReceiver(0, answerWith(500));
