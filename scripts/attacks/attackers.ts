@@ -1,37 +1,21 @@
 import { once, setMaxListeners } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { mongo } from 'mongoose';
 import mqtt from 'mqtt';
-import { openConnections, sendRequest } from '../support/instance.js';
+import { openConnections } from '../support/instance.js';
 import { encodeConnect, encodePacket, encodeString } from '../support/mqtt-packets.js';
-import { waitUntil } from '../support/service-process.js';
-import { insertCopies, insertStreamCopies } from './copies.js';
+import {
+  type Attacker,
+  format,
+  holdOpen,
+  insertDevices,
+  repeat,
+  repeatReads,
+  type SharedAttack,
+  send,
+} from './attacker.js';
+import { insertStreamCopies } from './copies.js';
 import { startStandIn } from './webdav-stand-in.js';
-
-/** An account that takes as much of a service as it can. */
-export interface Attacker {
-  url: string;
-  port: number;
-  mqttPort: number;
-  account: string;
-  /** Key of scope `admin`. */
-  key: string;
-  /** Password of the MQTT credentials, whose username is the account. */
-  password: string;
-  /** 1 for as much as one account would; the attackers of a soak test have a tenth. */
-  strength: number;
-  /** Ends the attack. */
-  signal: AbortSignal;
-  database(): Promise<mongo.Db>;
-}
-
-/** An attack on one thing that accounts share (reference/limits.md#shares). */
-export interface SharedAttack {
-  name: string;
-  /** Begins to attack, until the signal aborts. */
-  start(attacker: Attacker): Promise<void>;
-}
 
 /** One attack for each thing that accounts share. */
 export const sharedAttacks: readonly SharedAttack[] = [
@@ -53,49 +37,6 @@ export const sharedAttacks: readonly SharedAttack[] = [
 ];
 
 const mib = 1024 * 1024;
-
-function send({ url, key }: Attacker, method: string, path: string, body?: string | object) {
-  return sendRequest({ url, key, method, path, body });
-}
-
-/** Repeats work so many times in parallel; a refused attempt is repeated after a pause, as a client without manners does. */
-function repeat({ strength, signal }: Attacker, parallel: number, work: (lane: number) => Promise<unknown>): void {
-  for (let lane = 0; lane < Math.max(1, parallel * strength); lane++)
-    void (async () => {
-      while (!signal.aborted) await work(lane).catch(() => sleep(100));
-    })();
-}
-
-/** Requests paths again and again, each connection the next one. */
-function repeatReads(attacker: Attacker, parallel: number, paths: readonly string[]): void {
-  repeat(attacker, parallel, async (lane) => {
-    const { status } = await send(attacker, 'GET', paths[lane % paths.length] ?? '');
-    if (status !== 200) await sleep(50);
-  });
-}
-
-/** Opens connections, sends `text` on each, reads nothing, and opens them again when they are closed. */
-function holdOpen(
-  { port, strength, signal }: Attacker,
-  count: number,
-  textOf: (lane: number) => string | Buffer,
-): void {
-  void (async () => {
-    while (!signal.aborted) {
-      const connections = await openConnections(port, Math.max(1, Math.round(count * strength))).catch(() => []);
-      for (const [lane, { socket }] of connections.entries()) {
-        socket.pause();
-        socket.write(textOf(lane));
-      }
-      await sleep(10_000, undefined, { signal }).catch(() => undefined);
-      for (const { socket } of connections) socket.destroy();
-    }
-  })();
-}
-
-function format({ key }: Attacker, method: string, path: string, headers = ''): string {
-  return `${method} ${path} HTTP/1.1\r\nHost: x\r\nservice.apikey: ${key}\r\n${headers}\r\n`;
-}
 
 /** Gives the device `pump` streams of one measurement, a second apart. */
 async function insertStreams(attacker: Attacker, max: number): Promise<string> {
@@ -141,20 +82,6 @@ async function leaveFeedsUnread(attacker: Attacker): Promise<void> {
   holdOpen(attacker, 100, (lane) => format(attacker, 'GET', lane % 2 === 0 ? '/events/live/' : '/streams/live/'));
   const body = Array.from({ length: 100 }, (_, n) => ({ data: { n, text: 'x'.repeat(5000) } }));
   repeat(attacker, 4, () => send(attacker, 'POST', `/devices/pump@${attacker.account}/streams/`, body));
-}
-
-/** Gives the account devices in a row. */
-async function insertDevices(attacker: Attacker, max: number): Promise<void> {
-  const { account, strength } = attacker;
-  const count = max * strength;
-  const body = { name: 'copied', type: 'copy', id_group: `hall@${account}`, lon: 1, lat: 1 };
-  await send(attacker, 'POST', '/devices/', body);
-  const change = (n: number) => ({ id_developer: `copied-${n + 2}@${account}` });
-  await insertCopies(attacker, 'devices', { account, id_developer: `copied@${account}` }, { count, change });
-  // the log of events has to reach what no request has sent
-  await send(attacker, 'POST', '/models/', { name: 'behind the copies' });
-  const path = `/events/?type=model.created&id_developer=${encodeURIComponent(`behind the copies@${account}`)}`;
-  await waitUntil(async () => (await send(attacker, 'GET', path)).text.includes('"total_documents":1'));
 }
 
 async function floodLists(attacker: Attacker): Promise<void> {

@@ -10,6 +10,8 @@ import { sendRequest } from '../support/instance.js';
 export interface Figures {
   reads_ms: number[];
   creates_ms: number[];
+  /** One stream each. */
+  streams_ms: number[];
   /** From the answer to a create until its event reaches a webhook. */
   webhooks_ms: number[];
   /** From the publish of a message until it is received. */
@@ -63,13 +65,13 @@ async function serveMeasurements({ url, mqttPort, account, key, password }: Opti
   });
   await once(receiver.listen(0, '127.0.0.1'), 'listening');
   const webhook = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
-  // a third connection would wait until it is accepted, behind those that an attacker opens at once
-  const agent = new Agent({ keepAlive: true, maxSockets: 2 });
+  // another connection would wait until it is accepted, behind those that an attacker opens at once
+  const agent = new Agent({ keepAlive: true, maxSockets: 3 });
   const send = (method: string, path: string, body?: object) => sendRequest({ url, key, method, path, body, agent });
   const { code } = await send('POST', '/webhooks/', { name: 'neighbour', url: webhook, types: ['model.created'] });
   if (code !== 2001) throw new Error(`the webhook of the neighbour gets ${code}`);
-  // opens both
-  await Promise.all([send('GET', '/self/'), send('GET', '/self/')]);
+  // opens all of them
+  await Promise.all([1, 2, 3].map(() => send('GET', '/self/')));
   const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${mqttPort}`, { username: account, password });
   await client.subscribeAsync('plant/neighbour', { qos: 1 });
   client.on('message', (_topic, payload) => arrivals.set(payload.toString(), performance.now()));
@@ -87,7 +89,10 @@ interface Connected {
 }
 
 async function measure({ send, client, arrivals, account }: Connected, seconds: number): Promise<Figures> {
-  const figures: Figures = { reads_ms: [], creates_ms: [], webhooks_ms: [], messages_ms: [], failures: [] };
+  const figures: Figures = {
+    ...{ reads_ms: [], creates_ms: [], streams_ms: [], webhooks_ms: [], messages_ms: [] },
+    failures: [],
+  };
   const { failures } = figures;
   const request = async (times_ms: number[], path: string, body?: object) => {
     const begun_ms = performance.now();
@@ -108,6 +113,7 @@ async function measure({ send, client, arrivals, account }: Connected, seconds: 
     sent.messages.set(name, performance.now());
     work.push(
       request(figures.reads_ms, `/devices/pump@${account}/`),
+      request(figures.streams_ms, `/devices/pump@${account}/streams/`, { data: { n: tick } }),
       create.then(() => sent.webhooks.set(`${name}@${account}`, performance.now())),
       client.publishAsync('plant/neighbour', name, { qos: 1 }),
       sleep(period_ms),

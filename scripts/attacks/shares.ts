@@ -1,18 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awaitWithin, readResident_mib } from '../support/instance.js';
-import { type Attacker, type SharedAttack, sharedAttacks } from './attackers.js';
+import { createAttacker, type SharedAttack } from './attacker.js';
+import { sharedAttacks } from './attackers.js';
+import { batchAttacks } from './batch-attackers.js';
 import { type Figures, startNeighbour } from './neighbour.js';
 import { type Attack, assert, password, startTarget, type Target } from './target.js';
 
 /** Figures beside one attack: of another account, of the memory, and of a stop. */
 export interface ShareResult {
   name: string;
+  /** Before the attack. */
+  control: Figures;
   figures: Figures;
   peak_mib: number;
   stop_ms: number;
 }
 
-const measured_s = 12;
+const [control_s, measured_s] = [4, 12];
 const warm_up_ms = 2000;
 const max_median_ms = 250;
 const max_request_ms = 1000;
@@ -25,7 +29,7 @@ const sample_ms = 100;
 
 /** Creates the attacks on shares, each on an instance of its own, which is stopped at the end. @param results receives the figures */
 export function createShareAttacks(results: ShareResult[]): Attack[] {
-  return sharedAttacks.map((attack) => ({
+  return [...sharedAttacks, ...batchAttacks].map((attack) => ({
     name: `shares: ${attack.name}`,
     async run({ calm_limit_ms }) {
       const result = await measureAttack(attack);
@@ -40,16 +44,19 @@ async function measureAttack(attack: SharedAttack): Promise<ShareResult> {
   const target = await startTarget({ isLarge: false, patience: 1 });
   const ending = new AbortController();
   try {
-    const { url, mqttPort, bystanderKey: key } = target;
-    const neighbour = await startNeighbour({ url, mqttPort, account: 'bystander', key, password });
+    const { url, mqttPort, key } = target;
+    const account = attack.isOwn ? 'demo' : 'bystander';
+    const ownKey = attack.isOwn ? await target.issueKey(account, 'admin') : target.bystanderKey;
+    const neighbour = await startNeighbour({ url, mqttPort, account, key: ownKey, password });
     try {
-      await attack.start(attackerOf(target, ending.signal));
+      const control = await neighbour.measure(control_s);
+      await attack.start(createAttacker(target, 'demo', key, { strength: 1, signal: ending.signal }));
       await sleep(warm_up_ms);
       const memory = watchMemory(target.pid);
       const figures = await neighbour.measure(measured_s);
       const peak_mib = memory.stop();
       assert(!target.hasExited(), 'the service has ended');
-      return { name: attack.name, figures, peak_mib, stop_ms: await stopTarget(target) };
+      return { name: attack.name, control, figures, peak_mib, stop_ms: await stopTarget(target) };
     } finally {
       await neighbour.close();
     }
@@ -57,10 +64,6 @@ async function measureAttack(attack: SharedAttack): Promise<ShareResult> {
     ending.abort();
     await target.close();
   }
-}
-
-function attackerOf(target: Target, signal: AbortSignal): Attacker {
-  return { ...target, account: 'demo', password, strength: 1, signal };
 }
 
 function watchMemory(pid: number): { stop(): number } {
@@ -89,11 +92,12 @@ function medianOf(times_ms: readonly number[]): number {
 }
 
 function findFaults({ figures, peak_mib, stop_ms }: ShareResult, patience: number): string[] {
-  const { reads_ms, creates_ms, webhooks_ms, messages_ms, failures } = figures;
-  const requests_ms = [...reads_ms, ...creates_ms];
+  const { reads_ms, creates_ms, streams_ms, webhooks_ms, messages_ms, failures } = figures;
+  const requests_ms = [...reads_ms, ...creates_ms, ...streams_ms];
   const limits: [what: string, value: number, limit: number][] = [
     ['ms for a read at the median', medianOf(reads_ms), max_median_ms * patience],
     ['ms for a create at the median', medianOf(creates_ms), max_median_ms * patience],
+    ['ms for a stream at the median', medianOf(streams_ms), max_median_ms * patience],
     ['ms for a request', Math.max(...requests_ms), max_request_ms * patience],
     ['ms for an event to reach a webhook', Math.max(...webhooks_ms), max_arrival_ms * patience],
     ['ms for an MQTT message', Math.max(...messages_ms), max_arrival_ms * patience],
@@ -106,15 +110,21 @@ function findFaults({ figures, peak_mib, stop_ms }: ShareResult, patience: numbe
   ];
 }
 
-/** Formats the figures as a table in Markdown. */
+/** Formats the figures as a table in Markdown: before and during the attack, requests as median / longest, in ms. */
 export function formatFigures(results: readonly ShareResult[]): string {
   const whole = (value: number) => String(Math.round(value));
-  const rows = results.map(({ name, figures, peak_mib, stop_ms }) => {
-    const { reads_ms, creates_ms, webhooks_ms, messages_ms, failures } = figures;
-    const requests = [reads_ms, creates_ms].map((times) => `${whole(medianOf(times))} / ${whole(Math.max(...times))}`);
-    const arrivals = [webhooks_ms, messages_ms].map((times) => whole(Math.max(...times)));
-    return [name, ...requests, ...arrivals, String(failures.length), String(peak_mib), (stop_ms / 1000).toFixed(1)];
-  });
-  const head = ['one account', 'read', 'create', 'webhook', 'MQTT', 'failures', 'MiB', 'stop, s'];
+  const both = (before: Figures, during: Figures, textOf: (figures: Figures) => string) =>
+    `${textOf(before)} → ${textOf(during)}`;
+  const rows = results.map(({ name, control, figures, peak_mib, stop_ms }) => [
+    name,
+    ...(['reads_ms', 'creates_ms', 'streams_ms'] as const).map((kind) =>
+      both(control, figures, ({ [kind]: times }) => `${whole(medianOf(times))} / ${whole(Math.max(...times))}`),
+    ),
+    ...(['webhooks_ms', 'messages_ms'] as const).map((kind) =>
+      both(control, figures, ({ [kind]: times }) => whole(Math.max(...times))),
+    ),
+    ...[String(figures.failures.length), String(peak_mib), (stop_ms / 1000).toFixed(1)],
+  ]);
+  const head = ['one account', 'read', 'create', 'stream', 'webhook', 'MQTT', 'failures', 'MiB', 'stop, s'];
   return [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
 }

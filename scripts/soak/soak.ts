@@ -1,15 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
+import { openAccount } from '../attacks/attacker.js';
 import { sharedAttacks } from '../attacks/attackers.js';
-import { createFleet, password } from '../attacks/target.js';
-import {
-  awaitWithin,
-  countDescriptors,
-  type Instance,
-  readResident_mib,
-  sendRequest,
-  startInstance,
-} from '../support/instance.js';
+import { awaitWithin, countDescriptors, type Instance, readResident_mib, startInstance } from '../support/instance.js';
 import { waitUntil } from '../support/service-process.js';
 import { disturb } from './disturbances.js';
 import { startAccount, type Tally } from './load.js';
@@ -77,16 +70,9 @@ async function soak(instance: Instance): Promise<string[]> {
 
 /** Starts each attack on shares, by an account of its own. */
 async function startAttackers(instance: Instance, signal: AbortSignal): Promise<void> {
-  const { url } = instance;
-  for (const [number, attack] of sharedAttacks.entries()) {
-    const account = `attacker-${number}`;
-    const key = await instance.issueKey(account, 'admin');
-    const send = (method: string, path: string, body?: string | object) =>
-      sendRequest({ url, key, method, path, body });
-    await createFleet({ send }, account, key);
-    const port = Number(new URL(url).port);
-    await attack.start({ ...instance, port, account, key, password, strength: attacker_strength, signal });
-  }
+  const options = { strength: attacker_strength, signal };
+  for (const [number, attack] of sharedAttacks.entries())
+    await attack.start(await openAccount(instance, `attacker-${number}`, options));
 }
 
 /** @returns the mean of the resident memory over a minute, as single values depend on the last garbage collection */
