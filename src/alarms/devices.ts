@@ -1,5 +1,6 @@
-import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Database, StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { findMany } from '../db/raw-find.js';
 import { findEnabled, keyOfId } from '../objects/ancestors.js';
 import type { SendingDevice } from '../objects/received-streams.js';
 import { device } from '../resources/index.js';
@@ -19,11 +20,8 @@ export const deviceProjection = {
 
 /** Finds devices by their internal ids, without a cache; those that are gone are left out. */
 export async function findDevices(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, WatchedDevice>> {
-  const options = { projection: deviceProjection, maxTimeMS: read_limit_ms };
-  const stored = await db
-    .collection<StoredDevice>(device.plural)
-    .find({ _id: { $in: [...ids] } }, options)
-    .toArray();
+  const collection = db.collection<StoredDevice>(device.plural);
+  const stored = await findMany(collection, { _id: { $in: [...ids] } }, { projection: deviceProjection });
   return new Map((await toWatched(db, stored)).map((each) => [keyOfId(each._id), each]));
 }
 

@@ -1,4 +1,4 @@
-import type { Collection, Database } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { findNextTimes } from '../objects/values/last-values.js';
@@ -14,9 +14,7 @@ export interface DueDevice {
 }
 
 /** The devices of all accounts whose streams of the future are to be looked at. */
-export function dueDevicesOf(db: Database): Collection<DueDevice> {
-  return db.collection<DueDevice>('alarm_devices');
-}
+export const dueDevicesOf = (db: Database) => db.collection<DueDevice>('alarm_devices');
 
 /** Has devices looked at when a stream of the future counts, unless an earlier one does. */
 export async function scheduleDue(db: Database, due: readonly DueDevice[]): Promise<void> {

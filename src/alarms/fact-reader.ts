@@ -2,6 +2,7 @@ import { createLookup } from '../db/batching/lookup.js';
 import { type ClusteredDocument, readRanges } from '../db/clustered.js';
 import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { findMany } from '../db/raw-find.js';
 import { createShares } from '../lib/shares.js';
 import { keyOfId } from '../objects/ancestors.js';
 import {
@@ -44,9 +45,9 @@ export function createFactReader(db: Database): FactReader {
   const findDevice = createLookup<Id, DeviceState>({
     async fetch(ids) {
       const projection = { stream_due_at: 1, status_due_at: 1, stream_revision: 1 };
-      const options = { projection, maxTimeMS: read_limit_ms };
-      const devices = db.collection<DeviceState>(deviceType.plural).find({ _id: { $in: [...ids] } }, options);
-      return new Map((await devices.toArray()).map((each) => [keyOfId(each._id), each]));
+      const devices = db.collection<DeviceState>(deviceType.plural);
+      const found = await findMany(devices, { _id: { $in: [...ids] } }, { projection });
+      return new Map(found.map((each) => [keyOfId(each._id), each]));
     },
     keyOf: keyOfId,
     maxBatchSize: max_ranges,

@@ -1,9 +1,10 @@
 import type { mongo } from 'mongoose';
 import { createBatcher } from '../db/batching/batcher.js';
 import { createLookup } from '../db/batching/lookup.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { sizeOfOpaque } from '../db/opaque-json.js';
+import { findMany } from '../db/raw-find.js';
 import { keyOfId } from '../objects/ancestors.js';
 import {
   type AlarmRecord,
@@ -46,10 +47,7 @@ const maxBatchSize = 250;
 export function createRecordBatches(db: Database): RecordBatches {
   const find = createLookup<string, AlarmRecord>({
     async fetch(keys) {
-      const options = { maxTimeMS: read_limit_ms };
-      const stored = await recordsOf(db)
-        .find({ watch_key: { $in: [...keys] } }, options)
-        .toArray();
+      const stored = await findMany(recordsOf(db), { watch_key: { $in: [...keys] } });
       return new Map(stored.map((record) => [record.watch_key, record]));
     },
     keyOf: (watch_key) => watch_key,
@@ -95,10 +93,8 @@ export function createRecordBatches(db: Database): RecordBatches {
 
 /** A bulk write reports how many writes were applied, not which: the revisions show it, unless they were written since. */
 async function markApplied(db: Database, jobs: readonly Job[]): Promise<void> {
-  const options = { projection: { revision: 1 }, maxTimeMS: read_limit_ms };
-  const stored = await recordsOf(db)
-    .find({ _id: { $in: jobs.map(({ _id }) => _id) } }, options)
-    .toArray();
+  const filter = { _id: { $in: jobs.map(({ _id }) => _id) } };
+  const stored = await findMany(recordsOf(db), filter, { projection: { revision: 1 } });
   const revisions = new Map(stored.map(({ _id, revision }) => [keyOfId(_id), revision]));
   for (const job of jobs)
     job.isApplied = job.revision !== undefined && revisions.get(keyOfId(job._id)) === job.revision;

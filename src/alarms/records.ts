@@ -1,8 +1,9 @@
 import { randomInt } from 'node:crypto';
-import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import { isDuplicate } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { OpaqueJson } from '../db/opaque-json.js';
+import { findMany } from '../db/raw-find.js';
 import type { Ancestors } from '../objects/ancestors.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { formatLastChange } from '../objects/last-change.js';
@@ -65,9 +66,7 @@ export interface AlarmAuthor {
 }
 
 /** The records of all accounts. */
-export function recordsOf(db: Database): Collection<AlarmRecord> {
-  return db.collection<AlarmRecord>(alarm.plural);
-}
+export const recordsOf = (db: Database) => db.collection<AlarmRecord>(alarm.plural);
 
 /** Reports whether a record is an alarm that is not closed. */
 export function isOpen({ state }: AlarmRecord): boolean {
@@ -91,10 +90,9 @@ export async function findRecords(
 ): Promise<ReadonlyMap<string, ReadonlyMap<string, AlarmRecord>>> {
   const query = { parent: { $in: [...devices] }, is_current: true as const };
   // the event of the last change is only written
-  const projection = { last_change: 0 };
-  const options = { projection, hint: { parent: 1, is_current: 1 }, maxTimeMS: read_limit_ms } as const;
+  const options = { projection: { last_change: 0 }, hint: { parent: 1, is_current: 1 } };
   const byDevice = new Map<string, Map<string, AlarmRecord>>();
-  for (const record of await recordsOf(db).find(query, options).toArray()) {
+  for (const record of await findMany(recordsOf(db), query, options)) {
     const key = keyOfId(record.parent);
     const byRule = byDevice.get(key) ?? new Map<string, AlarmRecord>();
     byDevice.set(key, byRule.set(keyOfId(record.rule_id), record));

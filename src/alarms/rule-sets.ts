@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Database, StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { findMany } from '../db/raw-find.js';
 import { getOrStart } from '../lib/promises.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { StoredCondition } from '../resources/alarm-condition.js';
@@ -91,9 +92,9 @@ export function createRuleSets(db: Database): RuleSets {
 
   async function read(account: string): Promise<RuleSet> {
     const started = changes;
-    const options = { maxTimeMS: read_limit_ms, hint: { account: 1, enabled: 1, name: 1 } } as const;
+    const hint = { account: 1, enabled: 1, name: 1 };
     const rules = db.collection<StoredRule>(alarmrule.plural);
-    const stored = await rules.find({ account, enabled: true }, options).toArray();
+    const stored = await findMany(rules, { account, enabled: true }, { hint });
     const signature = stored.map(({ _id, version }) => `${String(_id)} ${version}`).join();
     const cached = cache.get(account);
     const set = cached?.signature === signature ? cached.set : prepareRules(stored);

@@ -1,8 +1,9 @@
 import type { mongo } from 'mongoose';
-import { type Collection, type Database, type Log, read_limit_ms, type StoredObject } from '../db/database.js';
+import { type Database, type Log, read_limit_ms, type StoredObject } from '../db/database.js';
 import { createDueRunner } from '../db/due-work.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
+import { findMany } from '../db/raw-find.js';
 import { alarmscan, device } from '../resources/index.js';
 import { deviceProjection, toWatched, type WatchedDevice } from './devices.js';
 import { scheduleNextDue } from './due-devices.js';
@@ -50,9 +51,7 @@ const max_merged = 100;
 const piece_ms = 100;
 const min_devices = 10;
 
-function scansOf(db: Database): Collection<Scan> {
-  return db.collection<Scan>(alarmscan.plural);
-}
+const scansOf = (db: Database) => db.collection<Scan>(alarmscan.plural);
 
 /** Requests scans, which go on after a crash. */
 export async function scheduleScans(db: Database, requests: readonly ScanRequest[]): Promise<void> {
@@ -132,8 +131,7 @@ type Part = Pick<Scan, 'account' | 'kind' | 'targets' | 'after'>;
 async function checkRecords(deps: ReviewDeps, part: Part, rules: RuleSet): Promise<Id | undefined> {
   const after = part.after === undefined ? {} : { _id: { $gt: part.after as Id } };
   const query = { ...selectRecords(part, rules), ...after, is_current: true as const };
-  const options = { sort: { _id: 1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
-  const records = await recordsOf(deps.store.db).find(query, options).toArray();
+  const records = await findMany(recordsOf(deps.store.db), query, { sort: { _id: 1 }, limit: batch_size });
   await updateRecords(deps, records, rules, (record, _rule, sender) => updatePlace(deps, record, sender));
   return records.length < batch_size ? undefined : records.at(-1)?._id;
 }
@@ -158,8 +156,8 @@ async function lookAtDevices(deps: ReviewDeps, part: Part, rules: RuleSet): Prom
   const after = part.after === undefined ? {} : { id_developer: { $gt: part.after } };
   const query = { $and: [{ account: part.account }, selectDevices(part, selected), after] };
   const limit = Math.max(min_devices, Math.floor(batch_size / Math.max(1, selected.length)));
-  const options = { projection: deviceProjection, sort: { id_developer: 1 }, limit, maxTimeMS: read_limit_ms } as const;
-  const stored = await db.collection<StoredObject>(device.plural).find(query, options).toArray();
+  const options = { projection: deviceProjection, sort: { id_developer: 1 }, limit } as const;
+  const stored = await findMany(db.collection<StoredObject>(device.plural), query, options);
   const devices = await toWatched(db, stored);
   const selection = { rulesOf: () => selected, causeOf: (each: WatchedDevice) => causeOf(part.kind, each, now) };
   await Promise.all([settleDevices(deps, devices, selection), hasMoved && scheduleNextDue(db, devices, now)]);

@@ -1,7 +1,8 @@
-import { type Collection, type Database, type Log, read_limit_ms } from '../db/database.js';
+import { type Database, type Log, read_limit_ms } from '../db/database.js';
 import { createDueRunner } from '../db/due-work.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
+import { findMany } from '../db/raw-find.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import type { StoredEvent } from '../resources/event.js';
 import { alarmrule, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
@@ -47,7 +48,7 @@ const events_limit = 1000;
 /** Devices of one scan. */
 const max_targets = 100;
 
-const positionsOf = (db: Database): Collection<Position> => db.collection<Position>('alarm_watch');
+const positionsOf = (db: Database) => db.collection<Position>('alarm_watch');
 const followed = new Set([alarmrule.name, savedFilter.name, model.name, device.name]);
 const collectionOfResource: ReadonlyMap<string, string> = new Map(
   resources.flatMap(({ name, plural }) => (isAboveDevices(plural) ? [[name, plural]] : [])),
@@ -102,8 +103,8 @@ async function followEvents(deps: Deps, progress: Progress): Promise<boolean> {
   const log = db.collection<StoredEvent>(event.plural);
   const stored = progress.event ?? (await positionsOf(db).findOne({ _id: 'position' }))?.event;
   const last = stored ?? (await findLastId(db));
-  const options = { sort: { _id: 1 }, limit: events_limit, maxTimeMS: read_limit_ms } as const;
-  const events = await log.find({ _id: { $gt: last } }, { ...options, readConcern: { level: 'majority' } }).toArray();
+  const options = { sort: { _id: 1 }, limit: events_limit, readConcern: { level: 'majority' } } as const;
+  const events = await findMany(log, { _id: { $gt: last } }, options);
   const requests = await findRequests(deps, events);
   await scheduleScans(db, requests);
   if (requests.length > 0) progress.areChecked = false;

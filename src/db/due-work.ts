@@ -1,5 +1,6 @@
 import { runInParallel } from '../lib/parallel.js';
-import { type Collection, type Log, read_limit_ms } from './database.js';
+import type { Collection, Log } from './database.js';
+import { findMany } from './raw-find.js';
 
 /** A document of work that is due at a time (epoch seconds). */
 interface DueDocument {
@@ -47,10 +48,8 @@ export function createDueRunner<Due extends DueDocument>(work: DueWork<Due>): (n
 
   return async (now) => {
     const filter = { due_at: { $lte: now }, ...(served.length > 0 && { [account]: { $nin: served } }) };
-    const options = { sort: { due_at: 1 }, limit: max_found, maxTimeMS: read_limit_ms } as const;
-    const found = (await open()
-      .find(filter as object, options)
-      .toArray()) as unknown as Due[];
+    const options = { sort: { due_at: 1 }, limit: max_found } as const;
+    const found = (await findMany(open(), filter as object, options)) as unknown as Due[];
     const queues = new Map<unknown, Due[]>();
     for (const due of found) {
       const queue = queues.get(due[account]) ?? [];

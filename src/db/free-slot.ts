@@ -1,7 +1,8 @@
 import { AppError } from '../errors.js';
-import { type Collection, read_limit_ms } from './database.js';
+import type { Collection } from './database.js';
 import { isDuplicate } from './driver-errors.js';
 import type { Id } from './ids.js';
+import { findMany } from './raw-find.js';
 
 const max_slots = 100;
 
@@ -29,7 +30,7 @@ export async function insertIntoFreeSlot<Inserted>(
   max = max_slots,
 ): Promise<Inserted> {
   for (;;) {
-    const others = await collection.find(filter, { projection: { slot: 1 }, maxTimeMS: read_limit_ms }).toArray();
+    const others = await findMany(collection, filter, { projection: { slot: 1 } });
     const slot = chooseSlot(new Set(others.map((other) => other.slot)), max);
     if (slot === undefined) throw describeFull(described, max);
     const ids = others.map(({ _id }) => _id);

@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import type { Collection } from './database.js';
+import { type Collection, read_limit_ms } from './database.js';
 import { retryOnce } from './driver-errors.js';
 
 type Bson = Uint8Array;
@@ -22,10 +22,27 @@ export interface RawQuery {
   maxTimeMS?: number;
   /** The cursor does not expire while its reader pauses. */
   noCursorTimeout?: boolean;
-  readConcern?: { level: 'snapshot'; atClusterTime?: unknown };
+  readConcern?: { level: 'snapshot'; atClusterTime?: unknown } | undefined;
 }
 
 const max_reply_documents = 100_000;
+
+/** Finds documents within the time limit of a read. */
+export function findMany<T extends mongo.Document>(
+  collection: Pick<Collection<T>, 'find'>,
+  filter: mongo.Filter<T>,
+  options: mongo.FindOptions = {},
+): Promise<mongo.WithId<T>[]> {
+  return collection.find(filter, { maxTimeMS: read_limit_ms, ...options }).toArray();
+}
+
+/** Reports whether a document matches. */
+export async function hasMatch<T extends mongo.Document>(
+  collection: Collection<T>,
+  filter: mongo.Filter<T>,
+): Promise<boolean> {
+  return (await collection.findOne(filter, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })) !== null;
+}
 
 /** Finds all matching documents, which must fit into one reply (16 MiB), without the driver's cursor. */
 export async function findAll<T extends mongo.Document>(collection: Collection<T>, query: RawQuery): Promise<T[]> {
@@ -45,10 +62,11 @@ export async function findOneRaw(
 /** Finds like `findAll`. @returns also the time of a snapshot, at which other queries can read */
 export async function findSnapshot<T extends mongo.Document>(
   collection: Collection<T>,
-  query: RawQuery,
+  { readConcern, ...query }: RawQuery,
 ): Promise<{ documents: T[]; atClusterTime: unknown }> {
   const { db, collectionName } = collection;
-  const find = { find: collectionName, ...query, batchSize: max_reply_documents, singleBatch: true };
+  const read = { find: collectionName, maxTimeMS: read_limit_ms, ...query, ...(readConcern && { readConcern }) };
+  const find = { ...read, batchSize: max_reply_documents, singleBatch: true };
   const { cursor } = await retryOnce(() => db.command(find));
   return { documents: cursor.firstBatch, atClusterTime: cursor.atClusterTime };
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { mongo } from 'mongoose';
-import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import { type Database, read_limit_ms } from '../db/database.js';
+import { findMany, hasMatch } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { rootsOf } from '../objects/bulk/bulk-journal.js';
 import type { OperationContext } from '../objects/context.js';
@@ -21,9 +22,7 @@ export const store_action = 'configs';
 /** Longer than a request takes to store files with its content, or to record in the journal that it will. */
 const min_age_s = 120;
 
-function contentsOf(db: Database): Collection<StoredContent> {
-  return db.collection('config_contents');
-}
+const contentsOf = (db: Database) => db.collection<StoredContent>('config_contents');
 
 /** Returns the name of a content. */
 export function formatContentName(account: string, file: Buffer): string {
@@ -56,11 +55,10 @@ export async function findContent(db: Database, name: string): Promise<Buffer> {
 export async function removeUnusedContents(db: Database, now: number): Promise<void> {
   const filter = { used_at: { $lt: now - min_age_s } };
   const contents = contentsOf(db);
-  const before = await contents.find(filter, { projection: { used_at: 1 }, maxTimeMS: read_limit_ms }).toArray();
+  const before = await findMany(contents, filter, { projection: { used_at: 1 } });
   // an interrupted request may still need its content
-  if (before.length === 0 || (await rootsOf(db).findOne({ action: store_action })) !== null) return;
+  if (before.length === 0 || (await hasMatch(rootsOf(db), { action: store_action }))) return;
   const files = db.collection(deviceconfig.plural);
-  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
   for (const { _id, used_at } of before)
-    if ((await files.findOne({ shared_content: _id }, options)) === null) await contents.deleteOne({ _id, used_at });
+    if (!(await hasMatch(files, { shared_content: _id }))) await contents.deleteOne({ _id, used_at });
 }

@@ -1,6 +1,7 @@
 import type { mongo } from 'mongoose';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { findMany } from '../db/raw-find.js';
 import { type DesiredConfig, selectConfig } from '../device-state/changes.js';
 import { updateStates } from '../device-state/store.js';
 import { AppError } from '../errors.js';
@@ -67,8 +68,8 @@ async function findVersions(
 ): Promise<ReadonlyMap<string, DesiredConfig>> {
   const filter = { parent: { $in: devices }, name, ...(version !== null && { version }) };
   const projection = { parent: 1, version: 1, size: 1, checksum: 1 };
-  const options = { projection, maxTimeMS: read_limit_ms, ...(session && { session }) };
-  const found = await db.collection(deviceconfig.plural).find(filter, options).toArray();
+  const options = { projection, ...(session && { session }) };
+  const found = await findMany(db.collection(deviceconfig.plural), filter, options);
   return new Map(
     found.map(({ parent, version: stored, size, checksum }) => [
       keyOfId(parent as Id),

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import mongoose from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { findOneRaw } from '../db/raw-find.js';
+import { findOneRaw, hasMatch } from '../db/raw-find.js';
 import type { ConfigVersion, DesiredConfig } from '../device-state/changes.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
@@ -74,9 +74,7 @@ export async function findConfig(
 
 /** @throws AppError notFound (4041) without any version of the file */
 export async function assertFileExists({ store: { db } }: OperationContext, parent: Id, name: string): Promise<void> {
-  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-  if ((await db.collection(deviceconfig.plural).findOne({ parent, name }, options)) === null)
-    throw new AppError('notFound');
+  if (!(await hasMatch(db.collection(deviceconfig.plural), { parent, name }))) throw new AppError('notFound');
 }
 
 /** Describes a version of a file of a device. @throws AppError invalid (4003) if there is none */

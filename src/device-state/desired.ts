@@ -1,6 +1,6 @@
 import { createLookup, type LookUp } from '../db/batching/lookup.js';
-import { type Database, read_limit_ms } from '../db/database.js';
-import { findAll } from '../db/raw-find.js';
+import type { Database } from '../db/database.js';
+import { findAll, findMany } from '../db/raw-find.js';
 import { type DesiredMessage, formatDesired, type StoredState, statesOf } from './store.js';
 
 interface DeviceKey {
@@ -28,11 +28,8 @@ export function createDesiredStates(db: Database): DesiredStates {
   const isDesired = { desired_version: { $gt: 0 } };
 
   async function listOf(account: string): Promise<readonly string[]> {
-    const options = { sort: { account: 1, device: 1 }, limit: max_desired, maxTimeMS: read_limit_ms } as const;
-    const projection = { device: 1 };
-    const states = await statesOf(db)
-      .find({ account, ...isDesired }, { ...options, projection })
-      .toArray();
+    const options = { projection: { device: 1 }, sort: { account: 1, device: 1 }, limit: max_desired } as const;
+    const states = await findMany(statesOf(db), { account, ...isDesired }, options);
     return states.map(({ device }) => device);
   }
 
@@ -51,7 +48,7 @@ export function createDesiredStates(db: Database): DesiredStates {
     async fetch(keys) {
       const accounts = [...new Set(keys.map(({ account }) => account))];
       const filter = { account: { $in: accounts }, device: { $in: keys.map(({ device }) => device) }, ...isDesired };
-      const states = await findAll(statesOf(db), { filter, maxTimeMS: read_limit_ms });
+      const states = await findAll(statesOf(db), { filter });
       return new Map(states.map((state) => [keyOf(state), formatDesired(state)]));
     },
     keyOf,

@@ -3,10 +3,10 @@ import { isDeepStrictEqual } from 'node:util';
 import type { mongo } from 'mongoose';
 import { createBatcher } from '../db/batching/batcher.js';
 import type { StoredNode } from '../db/batching/loader.js';
-import { type Collection, type Database, type DatabaseAccess, read_limit_ms } from '../db/database.js';
+import { type Database, type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
-import { findAll } from '../db/raw-find.js';
+import { findAll, findMany } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { groupBy } from '../lib/group-by.js';
@@ -75,9 +75,7 @@ const max_bulk_size = 250;
 const max_attempts = 20;
 
 /** The states of all devices. */
-export function statesOf(db: DatabaseAccess): Collection<StoredState> {
-  return db.collection(devicestate.plural);
-}
+export const statesOf = (db: DatabaseAccess) => db.collection<StoredState>(devicestate.plural);
 
 /** Loads the state of a device. */
 export async function findState(db: Database, parent: Id): Promise<DeviceState> {
@@ -195,12 +193,10 @@ async function planWrites(
 ): Promise<readonly Write[]> {
   const byDevice = groupBy(jobs, ({ owner }) => keyOfId(owner._id));
   const ids = [...byDevice.values()].flatMap(([job]) => job?.owner._id ?? []);
-  const [filter, options] = [{ parent: { $in: ids } }, { maxTimeMS: read_limit_ms }];
+  const filter = { parent: { $in: ids } };
   const states = await (session === undefined
-    ? findAll(statesOf(db), { filter, ...options })
-    : statesOf(db)
-        .find(filter, { ...options, session })
-        .toArray());
+    ? findAll(statesOf(db), { filter })
+    : findMany(statesOf(db), filter, { session }));
   const stored = new Map(states.map((state) => [keyOfId(state.parent), state]));
   const writes: Write[] = [];
   const takeTurns = createTurns();
@@ -301,7 +297,7 @@ function statementOf(
 async function findLost(db: Database, writes: readonly Write[], applied: number): Promise<ReadonlySet<Write>> {
   if (applied === writes.length) return new Set();
   const filter = { parent: { $in: writes.map(({ owner }) => owner._id) } };
-  const stored = await findAll(statesOf(db), { filter, projection: { revision: 1 }, maxTimeMS: read_limit_ms });
+  const stored = await findAll(statesOf(db), { filter, projection: { revision: 1 } });
   const revisions = new Set(stored.map(({ revision }) => revision));
   const lost = new Set(writes.filter(({ revision }) => !revisions.has(revision)));
   if (lost.size === writes.length - applied) return lost;
@@ -313,11 +309,7 @@ async function removeOrphans(db: Database, writes: readonly Write[], refused: Ma
   const created = writes.filter(({ before }) => before === undefined);
   if (created.length === 0) return;
   const filter = { _id: { $in: created.map(({ owner }) => owner._id) } };
-  const devices = await findAll(db.collection(device.plural), {
-    filter,
-    projection: { _id: 1 },
-    maxTimeMS: read_limit_ms,
-  });
+  const devices = await findAll(db.collection(device.plural), { filter, projection: { _id: 1 } });
   const present = new Set(devices.map(({ _id }) => keyOfId(_id)));
   const orphans = created.filter(({ owner }) => !present.has(keyOfId(owner._id)));
   if (orphans.length === 0) return;

@@ -1,5 +1,5 @@
 import type { Change } from '../db/change-stream.js';
-import { type Database, type Log, read_limit_ms } from '../db/database.js';
+import type { Database, Log } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
 import { type ChangeEntry, createChangeTail } from '../http/live/change-tail.js';
@@ -42,7 +42,7 @@ export function createStateTail(db: Database, log: Log): Tail<StateEntry> {
 /** Describes each desired state, with the difference to what is reported now. */
 async function describeChanges(db: Database, changes: readonly StateChange[]) {
   const filter = { _id: { $in: changes.map(({ documentKey }) => documentKey._id) } };
-  const states = await findAll(statesOf(db), { filter, maxTimeMS: read_limit_ms });
+  const states = await findAll(statesOf(db), { filter });
   const stored = new Map(states.map((state) => [keyOfId(state._id), state]));
   return changes.map(({ documentKey, fullDocument, updateDescription }) => {
     const state = stored.get(keyOfId(documentKey._id));

@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { findNearestParent } from '../db/indexes.js';
+import { findMany } from '../db/raw-find.js';
 import { buildBelowCondition, isWithin, type Reach } from '../db/reach.js';
 import { type AncestorField, ancestorFields } from '../resources/event.js';
 import { ancestorLevels } from '../resources/index.js';
@@ -72,8 +73,8 @@ export async function findEnabled(db: Database, objects: readonly { ancestors?: 
       const ids = new Map(chains.flatMap((chain) => chain[level] ?? []).map((_id) => [keyOfId(_id), _id]));
       if (ids.size === 0) return;
       const filter = { _id: { $in: [...ids.values()] }, enabled: true };
-      const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-      for (const { _id } of await db.collection(plural).find(filter, options).toArray()) enabled.add(keyOfId(_id));
+      const found = await findMany(db.collection(plural), filter, { projection: { _id: 1 } });
+      for (const { _id } of found) enabled.add(keyOfId(_id));
     }),
   );
   return chains.map((chain) => chain.every((_id) => enabled.has(keyOfId(_id))));

@@ -1,9 +1,10 @@
 import { hash, randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import mongoose from 'mongoose';
-import { type Collection, type Database, type DatabaseAccess, read_limit_ms } from '../db/database.js';
+import { type Database, type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import type { KeyLimit } from '../db/key-limit.js';
+import { findMany, hasMatch } from '../db/raw-find.js';
 import { AppError, type FieldErrors } from '../errors.js';
 import { type LimitField, limitCollections } from '../resources/api-key.js';
 import { apikey, project } from '../resources/index.js';
@@ -206,9 +207,7 @@ export async function issueKey(
     ...(limit && { parent: limit._id }),
     ...(issuer && { last_change: formatLastChange(issuer) }),
   });
-  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-  const isGone = limit && (await db.collection(limit.plural).findOne({ _id: limit._id }, options)) === null;
-  if (isGone) await revokeByOperator(db, id);
+  if (limit && !(await hasMatch(db.collection(limit.plural), { _id: limit._id }))) await revokeByOperator(db, id);
   return { id, key };
 }
 
@@ -246,7 +245,7 @@ export async function findValidKeys(
   const filter = { _id: { $in: [...ids].map((id) => new mongoose.mongo.UUID(id)) } };
   const members = ['id', 'account', 'scope', 'expires_at', 'parent', 'topics_change_until', ...limitCollections.keys()];
   const projection = Object.fromEntries(members.map((member) => [member, 1]));
-  const keys = await keysOf(db).find(filter, { projection, maxTimeMS: read_limit_ms }).toArray();
+  const keys = await findMany(keysOf(db), filter, { projection });
   const isValid = ({ scope, expires_at = Number.POSITIVE_INFINITY }: StoredKey) =>
     isScopeSufficient(scope, needed) && expires_at > now;
   return new Map(keys.filter(isValid).map((key) => [key.id, { ...key, limit: readLimit(key) }]));
@@ -265,23 +264,19 @@ interface StoredKey extends NewKey {
   last_change?: string;
 }
 
-function keysOf(db: Database): Collection<StoredKey> {
-  return db.collection(apikey.plural);
-}
+const keysOf = (db: Database) => db.collection<StoredKey>(apikey.plural);
 
 /** An API key as it is listed, without the key itself. */
 export type ListedKey = Omit<StoredKey, '_id' | 'digest' | 'parent' | 'topics_change_until' | 'last_change'>;
 
 /** Lists the keys of an account for operators, oldest first. */
-export async function listKeys(db: Database, account: string): Promise<ListedKey[]> {
-  return keysOf(db)
-    .find({ account }, { sort: { _id: 1 } })
-    .toArray();
+export function listKeys(db: Database, account: string): Promise<ListedKey[]> {
+  return findMany(keysOf(db), { account }, { sort: { _id: 1 } });
 }
 
 /** Reports whether an account has a key, expired or not. */
-export async function hasKeys(db: Database, account: string): Promise<boolean> {
-  return (await keysOf(db).findOne({ account }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })) !== null;
+export function hasKeys(db: Database, account: string): Promise<boolean> {
+  return hasMatch(keysOf(db), { account });
 }
 
 /** Finds the names of all accounts: those with a key or a project. */
@@ -307,7 +302,7 @@ export async function createBootstrapKey(
   now: number,
 ): Promise<string | undefined> {
   const keys = keysOf(db);
-  if ((await keys.findOne({}, { projection: { _id: 1 } })) !== null) return undefined;
+  if (await hasMatch(keys, {})) return undefined;
   const key = bootstrap ?? randomBytes(32).toString('base64url');
   const _id = db.firstId;
   const first = {

@@ -4,7 +4,7 @@ import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { ancestorIndexOf, referencedBy } from '../db/indexes.js';
 import { OpaqueJson } from '../db/opaque-json.js';
-import { findOneRaw } from '../db/raw-find.js';
+import { findMany, findOneRaw, hasMatch } from '../db/raw-find.js';
 import { isWithin } from '../db/reach.js';
 import { AppError } from '../errors.js';
 import { device, resources } from '../resources/index.js';
@@ -204,13 +204,8 @@ async function replay(db: Database, removal: Removal): Promise<void> {
   await deleteStreams(db, { _id: removal._id });
 }
 
-function journalOf(db: Database): Collection {
-  return db.collection('removals');
-}
-
-function removals(db: Database): Collection<Removal> {
-  return db.collection('removals');
-}
+const journalOf = (db: Database) => db.collection('removals');
+const removals = (db: Database) => db.collection<Removal>('removals');
 
 /** Deletes the nodes of an entry and everything below them but streams. @returns the number of deleted nodes */
 async function deleteNodes(db: Database, removal: Removal): Promise<number> {
@@ -282,7 +277,7 @@ async function deleteBelow(
   const options = { projection: { ...nodeProjection, parent: 1 }, limit: max_nodes, hint: ancestorIndexOf(type) };
   for (;;) {
     const below = { account, ancestors: { $in: [...above] }, _id: { $nin: moving } };
-    const candidates = await db.collection<StoredObject>(plural).find(below, options).toArray();
+    const candidates = await findMany(db.collection<StoredObject>(plural), below, options);
     if (candidates.length === 0) return;
     // the parents of doomed objects have had their turn: an object whose parent is there is being moved away with it
     const parents = await findParents(db, type, candidates);
@@ -321,11 +316,8 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
       const model = await findOneRaw(collection, query);
       if (model === undefined) {
         // a new model with the same identifier keeps the devices
-        const successor = await collection.findOne(
-          { account: removal.account, id_developer: node.id },
-          { projection: { _id: 1 } },
-        );
-        if (successor === null) await detachFromModel(db, last, node.id);
+        const successor = { account: removal.account, id_developer: node.id };
+        if (!(await hasMatch(collection, successor))) await detachFromModel(db, last, node.id);
         break;
       }
       const { properties, version } = toPlainJson(model);

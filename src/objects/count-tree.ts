@@ -2,6 +2,7 @@ import type { StoredNode } from '../db/batching/loader.js';
 import { readRanges } from '../db/clustered.js';
 import { read_limit_ms, type StoredObject } from '../db/database.js';
 import { ancestorIndexOf } from '../db/indexes.js';
+import { findMany } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { resources } from '../resources/index.js';
@@ -16,9 +17,9 @@ const max_parents = 10_000;
 
 /** Finds the objects of a type below another one, at any level. */
 export async function findBelow({ store }: OperationContext, type: Resource, { account, _id }: StoredNode) {
-  const options = { projection: { id_developer: 1 }, maxTimeMS: read_limit_ms, hint: ancestorIndexOf(type) };
+  const options = { projection: { id_developer: 1 }, hint: ancestorIndexOf(type) };
   const objects = store.db.collection<StoredObject>(type.plural);
-  const below = await objects.find({ account, ancestors: _id }, options).toArray();
+  const below = await findMany(objects, { account, ancestors: _id }, options);
   return below.map((document) => ({ _id: document._id, id: document.id_developer }));
 }
 

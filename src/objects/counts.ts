@@ -1,6 +1,7 @@
 import { read_limit_ms, type StoredObject } from '../db/database.js';
 import { deriveFilterIndex } from '../db/indexes.js';
 import { findCovering, isWholeList } from '../db/query-plan.js';
+import { findMany } from '../db/raw-find.js';
 import { runInParallel } from '../lib/parallel.js';
 import type { Grouping } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
@@ -95,8 +96,8 @@ async function listAbove(
   { plural, isTotal }: Grouping,
 ): Promise<ReadonlyMap<string, object> | undefined> {
   if (plural === undefined || isTotal !== true) return undefined;
-  const options = { projection: { id_developer: 1 }, limit: max_values + 1, maxTimeMS: read_limit_ms };
-  const objects = await store.db.collection<StoredObject>(plural).find({ account }, options).toArray();
+  const options = { projection: { id_developer: 1 }, limit: max_values + 1 };
+  const objects = await findMany(store.db.collection<StoredObject>(plural), { account }, options);
   if (objects.length > max_values) return undefined;
   return new Map(objects.map(({ _id, id_developer }) => [id_developer, { ancestors: _id }]));
 }

@@ -1,5 +1,6 @@
-import { read_limit_ms, type StoredDocument } from '../db/database.js';
+import type { StoredDocument } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { hasMatch } from '../db/raw-find.js';
 import type { OperationContext } from './context.js';
 import { removeLeaf } from './removed-nodes.js';
 
@@ -16,8 +17,5 @@ export async function insertUnderParent(
   const { db } = ctx.store;
   await db.collection(plural).insertOne(document, { forceServerObjectId: true });
   // compares internal ids: another object may have the identifier by now
-  const parent = await db
-    .collection(parentPlural)
-    .findOne({ _id: document.parent }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
-  if (parent === null) await removeLeaf(ctx, plural, document);
+  if (!(await hasMatch(db.collection(parentPlural), { _id: document.parent }))) await removeLeaf(ctx, plural, document);
 }

@@ -1,14 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  type Collection,
-  type Database,
-  type DatabaseAccess,
-  read_limit_ms,
-  type StoredObject,
-} from '../db/database.js';
+import type { Database, DatabaseAccess, StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { releaseLease, takeLease } from '../db/leases.js';
+import { findMany, hasMatch } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { filterPathsOf } from '../resources/measure.js';
 import { model } from '../resources/model.js';
@@ -35,9 +30,7 @@ const pause_ms = 20;
 export const cache_ms = 1000;
 
 /** The paths that lists of devices can be filtered by. */
-export function measuredPathsOf(db: DatabaseAccess): Collection<MeasuredPath> {
-  return db.collection<MeasuredPath>(measured_paths);
-}
+export const measuredPathsOf = (db: DatabaseAccess) => db.collection<MeasuredPath>(measured_paths);
 
 /**
  * Runs a write of models with the paths that it declares, unless the account would have more than 30 different ones.
@@ -109,18 +102,14 @@ export async function findPathsByModel(
   where: object = {},
 ): Promise<ReadonlyMap<string, readonly string[]>> {
   const filter = { account, filter_paths: { $exists: true }, ...where };
-  const options = { projection: { id_developer: 1, filter_paths: 1 }, maxTimeMS: read_limit_ms };
-  const models = db.collection<StoredObject & { filter_paths: string[] }>(model.plural).find(filter, options);
-  return new Map((await models.toArray()).map(({ id_developer, filter_paths }) => [id_developer, filter_paths]));
+  const collection = db.collection<StoredObject & { filter_paths: string[] }>(model.plural);
+  const models = await findMany(collection, filter, { projection: { id_developer: 1, filter_paths: 1 } });
+  return new Map(models.map(({ id_developer, filter_paths }) => [id_developer, filter_paths]));
 }
 
 /** Finds out which of some paths are a measure with `filter` of any model. */
 export async function findDeclared(db: Database, account: string, paths: readonly string[]): Promise<Set<string>> {
   const models = db.collection(model.plural);
-  const found = await Promise.all(
-    paths.map((path) =>
-      models.findOne({ account, filter_paths: path }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms }),
-    ),
-  );
-  return new Set(paths.filter((_, index) => found[index] !== null));
+  const areFound = await Promise.all(paths.map((path) => hasMatch(models, { account, filter_paths: path })));
+  return new Set(paths.filter((_, index) => areFound[index]));
 }

@@ -1,9 +1,10 @@
 import type { mongo } from 'mongoose';
 import type { StoredNode } from '../db/batching/loader.js';
-import type { Collection, Database } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { ancestorIndexOf } from '../db/indexes.js';
+import { hasMatch } from '../db/raw-find.js';
 import { resources } from '../resources/index.js';
 import type { Resource } from '../schema/resource.js';
 import { removeBelow } from './cascade-delete.js';
@@ -25,9 +26,7 @@ interface Move extends JournalRoot {
 /** Documents that one command changes: well below the socket timeout. */
 const max_aligned = 2000;
 
-function journalOf(db: Database): Collection {
-  return db.collection('moves');
-}
+const journalOf = (db: Database) => db.collection('moves');
 
 const typesBelow = (plural: string) =>
   resources.filter(({ ancestors }) => ancestors.some((level) => level.plural === plural));
@@ -59,7 +58,7 @@ export async function moveSubtree<Result>(
 
 /** Reports whether a move of an object has not reached all that is below it. */
 export async function isBeingMoved({ db }: Store, _id: Id): Promise<boolean> {
-  return (await journalOf(db).findOne({ nodes: _id }, { projection: { _id: 1 } })) !== null;
+  return hasMatch(journalOf(db), { nodes: _id });
 }
 
 function createMove(
@@ -91,11 +90,8 @@ export async function finishMove(store: Store, root: Id): Promise<void> {
 /** Completes moves whose instance shows no sign of life. Runs before the service is ready, then periodically. */
 export async function finishMoves(store: Store): Promise<void> {
   const { db } = store;
-  const roots = await journalOf(db)
-    .find({}, { projection: { _id: 1 } })
-    .toArray();
-  const ids = roots.map(({ _id }) => _id);
-  await resumeJournaled(store, journalOf(db), ids, (root) => alignMoved(store, root));
+  const roots: Id[] = await journalOf(db).distinct('_id');
+  await resumeJournaled(store, journalOf(db), roots, (root) => alignMoved(store, root));
 }
 
 async function alignMoved(store: Store, root: Id): Promise<void> {

@@ -1,6 +1,6 @@
-import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import type { KeyLimit } from '../db/key-limit.js';
+import { findMany } from '../db/raw-find.js';
 import { isWithin } from '../db/reach.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
@@ -12,11 +12,9 @@ import type { SelectOfType } from './select/selection.js';
  */
 export async function findOwnedBeside({ store, account, limit }: OperationContext, owned: Resource): Promise<Id[]> {
   if (limit === undefined) return [];
-  const options = { projection: { parent: 1, ...Object.fromEntries(owned.owners.map((field) => [field, 1])) } };
+  const projection = { parent: 1, ...Object.fromEntries(owned.owners.map((field) => [field, 1])) };
   const objects = store.db.collection(owned.plural);
-  const stored = await objects
-    .find({ account, parent: { $exists: true } }, { ...options, maxTimeMS: read_limit_ms })
-    .toArray();
+  const stored = await findMany(objects, { account, parent: { $exists: true } }, { projection });
   const place = await store.loader(limit.plural).node(limit._id);
   const above = new Set((place?.ancestors ?? []).map(String));
   const areBeside = await Promise.all(

@@ -45,8 +45,7 @@ export async function buildInheritedFilter(
   const sources = await findAll(store.db.collection(inherits.plural), {
     filter: { account, $expr: matches },
     projection: { id_developer: 1 },
-    maxTimeMS: read_limit_ms,
-    ...(readConcern && { readConcern }),
+    readConcern,
   });
   if (sources.length === 0) return own;
   const key = buildMemberExpression(`$${member}`, path.steps[0]?.key ?? '');

@@ -3,6 +3,7 @@ import { read_limit_ms } from '../db/database.js';
 import { takenMessage } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { protectedBy } from '../db/indexes.js';
+import { hasMatch } from '../db/raw-find.js';
 import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
@@ -115,10 +116,8 @@ export async function findNameFault(
 ): Promise<FieldErrors> {
   if (!resource.uniqueNames || typeof values.name !== 'string') return {};
   const query = { account, name: values.name, id_developer: { $ne: id } };
-  const other = await store.db
-    .collection(resource.plural)
-    .findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
-  return other === null ? {} : { name: takenMessage };
+  const isTaken = await hasMatch(store.db.collection(resource.plural), query);
+  return isTaken ? { name: takenMessage } : {};
 }
 
 /** Explains a violation of a unique index: a taken name makes a taken identifier too. @throws AppError invalid (4003), else `error` */

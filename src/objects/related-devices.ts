@@ -177,8 +177,7 @@ async function keepOfCondition(
       filter: narrow(filter, ids),
       projection: { _id: 0, parent: 1 },
       hint,
-      maxTimeMS: read_limit_ms,
-      ...(readConcern && { readConcern }),
+      readConcern,
     });
     const parents = documents.map(({ parent }) => parent as Id);
     for (const id of await removeModels(scope, parents, excluded_models, readConcern)) matching.add(keyOfId(id));
@@ -200,8 +199,7 @@ export async function removeModels(
       filter: { _id: { $in: piece }, account, id_model: { $in: models } },
       projection: { _id: 1 },
       hint: { _id: 1 },
-      maxTimeMS: read_limit_ms,
-      ...(readConcern && { readConcern }),
+      readConcern,
     });
     for (const { _id } of documents) excluded.add(keyOfId(_id));
   }

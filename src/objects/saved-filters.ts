@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import { read_limit_ms, type StoredObject } from '../db/database.js';
+import type { StoredObject } from '../db/database.js';
 import { findAll, type RawQuery } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { ancestorFields } from '../resources/event.js';
@@ -38,8 +38,7 @@ export async function loadSavedFilter(
   const [stored] = await findAll<StoredObject & { query: string }>(store.db.collection(savedFilter.plural), {
     filter: { account, id_developer: id },
     projection: { query: 1 },
-    maxTimeMS: read_limit_ms,
-    ...(readConcern && { readConcern }),
+    readConcern,
   });
   if (stored === undefined) throw new AppError('badParameter', { filter: 'does not exist' });
   try {
@@ -79,8 +78,7 @@ async function matchDevices(
     filter: { $and: [{ account, id_developer: { $in: ids } }, toExactDeadlines(placed.filter), ...filters] },
     projection: { id_developer: 1 },
     hint: { account: 1, id_developer: 1 },
-    maxTimeMS: read_limit_ms,
-    ...(readConcern && { readConcern }),
+    readConcern,
   });
   const found = matching.map(({ _id }) => _id);
   const selected = new Set((await selectMatching(scope, related, found, readConcern)).map(keyOfId));

@@ -1,6 +1,7 @@
 import { createBatcher } from '../db/batching/batcher.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import { isDuplicate, retryOnce } from '../db/driver-errors.js';
+import { findMany, hasMatch } from '../db/raw-find.js';
 import { groupBy } from '../lib/group-by.js';
 
 /** A name that several objects of one type in an account have. */
@@ -45,20 +46,17 @@ export function openSharedNames(db: Database, plural: string): TakeNumber {
   /** @returns the smallest free numbers, at most `count`; none if all low ones are in use */
   async function findLowFree(name: SharedName, count: number): Promise<number[]> {
     const numbers = Array.from({ length: max_low_number - 1 }, (_, index) => index + 2);
-    const filter = {
-      account: name.account,
-      id_developer: { $in: numbers.map((number) => identifierOf(name, number)) },
-    };
-    const options = { projection: { _id: 0, id_developer: 1 }, maxTimeMS: read_limit_ms };
-    const used = new Set((await collection.find(filter, options).toArray()).map(({ id_developer }) => id_developer));
+    const id_developer = { $in: numbers.map((number) => identifierOf(name, number)) };
+    const projection = { _id: 0, id_developer: 1 };
+    const found = await findMany(collection, { account: name.account, id_developer }, { projection });
+    const used = new Set(found.map((document) => document.id_developer));
     return numbers.filter((number) => !used.has(identifierOf(name, number))).slice(0, count);
   }
 
   /** @returns the last number in use from `from` on without a large gap, found in a logarithmic number of reads */
   async function findLastUsed(name: SharedName, from: number): Promise<number> {
-    const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-    const isUsed = async (number: number) =>
-      (await collection.findOne({ account: name.account, id_developer: identifierOf(name, number) }, options)) !== null;
+    const { account } = name;
+    const isUsed = (number: number) => hasMatch(collection, { account, id_developer: identifierOf(name, number) });
     let step = 1;
     while (await isUsed(from + step)) step *= 2;
     let used = from + Math.floor(step / 2);

@@ -1,8 +1,9 @@
 import mongoose, { type mongo } from 'mongoose';
 import { type ClusteredDocument, type ClusterKey, type RangeCondition, readRanges } from '../db/clustered.js';
-import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import { type Database, read_limit_ms } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
+import { findMany } from '../db/raw-find.js';
 import { stream } from '../resources/index.js';
 import { buildMinNumber, readReceipt } from '../resources/stream-key.js';
 import { type DataPath, isTooDeep, readPath } from '../schema/data-path.js';
@@ -55,9 +56,9 @@ export async function findLastValue(
 ): Promise<StoredValue | undefined> {
   const filter = { ...buildFilter(device, times), ...buildPresence(path) };
   // no cursor stays open, which would take a command to close
-  const options = { projection: { data: 1 }, sort: { _id: -1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
+  const options = { projection: { data: 1 }, sort: { _id: -1 }, limit: batch_size } as const;
   for (;;) {
-    const documents = await streamsIn(db).find(filter, options).toArray();
+    const documents = await findMany(streamsOf(db), filter, options);
     for (const document of documents) {
       const value = readPath(document.data, path);
       if (value === undefined || ignored?.has(keyOfStream(document)) === true) continue;
@@ -138,7 +139,7 @@ export async function findEnds<Found>(
   // a reply of exactly this size would leave the cursor open
   const batchSize = devices.length + 1;
   const ends = readRanges(stream.plural, ranges, stages);
-  const cursor = streamsIn(db).aggregate(ends, { ...options, batchSize, maxTimeMS: read_limit_ms });
+  const cursor = streamsOf(db).aggregate(ends, { ...options, batchSize, maxTimeMS: read_limit_ms });
   return (await cursor.toArray()) as Found[];
 }
 
@@ -150,7 +151,7 @@ export async function findReceiptAfter(
   since: number,
 ): Promise<number | undefined> {
   const received = { '_id.n': { $gte: buildMinNumber((Math.floor(since) + 1) * 1000) } };
-  const late = await streamsIn(db)
+  const late = await streamsOf(db)
     .findOne(
       { ...buildFilter(device), ...buildPresence(path), ...received },
       { projection: { _id: 1 }, maxTimeMS: receipt_limit_ms },
@@ -162,9 +163,8 @@ export async function findReceiptAfter(
   return late === null ? undefined : receiptOf(late);
 }
 
-function streamsIn(db: Database): Collection<ClusteredDocument> {
-  return db.collection<ClusteredDocument>(stream.plural);
-}
+/** The streams of all accounts. */
+export const streamsOf = (db: Database) => db.collection<ClusteredDocument>(stream.plural);
 
 /** The second of receipt (epoch seconds). */
 function receiptOf({ _id }: ClusteredDocument): number {

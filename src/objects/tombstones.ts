@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import type { Collection, Database, DatabaseAccess } from '../db/database.js';
+import type { Database, DatabaseAccess } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { withTransaction } from '../db/transaction.js';
 import type { OperationContext } from './context.js';
@@ -31,9 +31,7 @@ export interface Tombstone {
 export type Deletion = Omit<Tombstone, '_id' | 'at' | 'isFinal'>;
 
 /** The tombstones of all accounts. */
-export function tombstonesOf(db: DatabaseAccess): Collection<Tombstone> {
-  return db.collection('tombstones');
-}
+export const tombstonesOf = (db: DatabaseAccess) => db.collection<Tombstone>('tombstones');
 
 /** Records deletions that belong to one removal; may be repeated. @param session the transaction that deletes the objects */
 export async function writeTombstones(

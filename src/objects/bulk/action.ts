@@ -1,5 +1,4 @@
 import type { mongo } from 'mongoose';
-import { read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { findAll } from '../../db/raw-find.js';
 import { device } from '../../resources/index.js';
@@ -31,7 +30,7 @@ export async function deleteOrphans(
   plural: string,
   devices: readonly Id[],
 ): Promise<void> {
-  const query = { filter: { _id: { $in: devices } }, projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+  const query = { filter: { _id: { $in: devices } }, projection: { _id: 1 } };
   const existing = await findAll(db.collection(device.plural), query);
   const keys = new Set(existing.map(({ _id }) => keyOfId(_id)));
   const deleted = devices.filter((id) => !keys.has(keyOfId(id)));

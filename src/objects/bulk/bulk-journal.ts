@@ -1,6 +1,6 @@
 import mongoose from 'mongoose';
 import type { StoredNode } from '../../db/batching/loader.js';
-import type { Collection, Database, DatabaseAccess } from '../../db/database.js';
+import type { Database, DatabaseAccess } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { resources } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
@@ -49,19 +49,13 @@ export interface ChangeRun extends Pick<ObjectSelection, 'unselected' | 'related
 }
 
 /** The entries of the journal, for the functions of all journals. */
-export function journalOf(db: DatabaseAccess): Collection {
-  return db.collection('bulkchanges');
-}
+export const journalOf = (db: DatabaseAccess) => db.collection('bulkchanges');
 
 /** The root entries. */
-export function rootsOf(db: Database): Collection<ChangeRoot> {
-  return db.collection('bulkchanges');
-}
+export const rootsOf = (db: Database) => db.collection<ChangeRoot>('bulkchanges');
 
 /** The pieces of all changes. */
-export function piecesOf(db: Database): Collection<ChangePiece> {
-  return db.collection('bulkchanges');
-}
+export const piecesOf = (db: Database) => db.collection<ChangePiece>('bulkchanges');
 
 /** Begins a change, which is without effect until it is confirmed. */
 export async function openRoot(

@@ -1,4 +1,5 @@
 import type { Id } from '../../db/ids.js';
+import { findMany } from '../../db/raw-find.js';
 import { withTransaction } from '../../db/transaction.js';
 import { AppError } from '../../errors.js';
 import { splitIntoBatches } from '../../lib/batches.js';
@@ -130,9 +131,11 @@ async function runPiece(run: ChangeRun, { _id, ids }: ChangePiece): Promise<numb
  */
 export async function finishChanges(store: Store, actions: readonly BulkAction[], now_ms: number): Promise<void> {
   const { db } = store;
-  const roots = await rootsOf(db)
-    .find({ plural: { $exists: true } }, { projection: { _id: 1 }, sort: { _id: 1 } })
-    .toArray();
+  const roots = await findMany(
+    rootsOf(db),
+    { plural: { $exists: true } },
+    { projection: { _id: 1 }, sort: { _id: 1 } },
+  );
   const unfinished = roots.map(({ _id }) => _id);
   await resumeJournaled(store, journalOf(db), unfinished, async (_id) => {
     await withdrawRoot(db, _id);

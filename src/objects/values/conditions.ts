@@ -1,6 +1,6 @@
-import { read_limit_ms, type StoredObject } from '../../db/database.js';
+import type { StoredObject } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
-import type { RawQuery } from '../../db/raw-find.js';
+import { findMany, type RawQuery } from '../../db/raw-find.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../../errors.js';
 import { device, devicevalue } from '../../resources/index.js';
 import type { Measure } from '../../resources/measure.js';
@@ -40,7 +40,7 @@ async function findComparedPaths(
 ): Promise<ReadonlyMap<string, ComparedPath>> {
   await assertDeclared(scope, named);
   const filter = { account: scope.account, path: { $in: named.map(({ pointer }) => pointer) } };
-  const stored = await measuredPathsOf(scope.store.db).find(filter, { maxTimeMS: read_limit_ms }).toArray();
+  const stored = await findMany(measuredPathsOf(scope.store.db), filter);
   const filled = stored.filter(({ fill_at }) => fill_at === undefined);
   const isIncomplete = ({ pointer }: NamedPath) => !filled.some(({ path }) => path === pointer);
   if (named.some(isIncomplete))
@@ -120,10 +120,10 @@ export function kindOf(value: Scalar): Kind {
 async function findOtherKinds({ store: { db }, account }: Scope, pointer: string): Promise<ComparedPath['otherKinds']> {
   const spellings = spellingsOf(parseDataPath(pointer) ?? { steps: [] });
   const typed = { path: { $in: spellings }, type: { $exists: true } };
-  const options = { projection: { id_developer: 1, 'measures.path': 1, 'measures.type': 1 }, maxTimeMS: read_limit_ms };
+  const projection = { id_developer: 1, 'measures.path': 1, 'measures.type': 1 };
   const models = db.collection<StoredObject & { measures: readonly Measure[] }>(model.plural);
   const others: Record<Kind, string[]> = { number: [], text: [], boolean: [] };
-  const declaring = await models.find({ account, measures: { $elemMatch: typed } }, options).toArray();
+  const declaring = await findMany(models, { account, measures: { $elemMatch: typed } }, { projection });
   for (const { id_developer, measures } of declaring) {
     const declared = measures.find(({ path }) => spellings.includes(path))?.type;
     for (const kind of kinds) if (kind !== declared) others[kind].push(id_developer);

@@ -1,8 +1,9 @@
-import { type Database, type Log, read_limit_ms, type StoredObject } from '../../db/database.js';
+import type { Database, Log, StoredObject } from '../../db/database.js';
 import { deleteInChunks } from '../../db/delete-in-chunks.js';
 import { createDueRunner } from '../../db/due-work.js';
 import type { Id } from '../../db/ids.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../../db/leased-job.js';
+import { findMany } from '../../db/raw-find.js';
 import { readInBatches, splitIntoBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
 import { keyOfId } from '../ancestors.js';
@@ -68,12 +69,12 @@ async function settleByIds(
 ): Promise<ReadonlyMap<string, number | undefined>> {
   const next = new Map<string, number | undefined>();
   for (const piece of splitIntoBatches(ids, piece_size)) {
-    const options = { projection: { account: 1, id_developer: 1 }, maxTimeMS: read_limit_ms };
-    const filter = { _id: { $in: piece } };
-    const devices = await db.collection<StoredObject>(device.plural).find(filter, options).toArray();
+    const projection = { account: 1, id_developer: 1 };
+    const all = db.collection<StoredObject>(device.plural);
+    const devices = await findMany(all, { _id: { $in: piece } }, { projection });
     for (const account of new Set(devices.map((each) => each.account))) {
       const own = devices.filter((each) => each.account === account);
-      const measured = await measuredPathsOf(db).find({ account }).toArray();
+      const measured = await findMany(measuredPathsOf(db), { account });
       for (const [key, at] of await settlePiece(db, own, measured, now)) next.set(key, at);
     }
   }
@@ -106,9 +107,7 @@ export function startValueFills(deps: Deps): LeasedJob {
 
 async function fillPaths(deps: Deps, turn: Turn): Promise<void> {
   const { db, log } = deps;
-  const due = await measuredPathsOf(db)
-    .find({ fill_at: { $lte: Date.now() } }, { limit: 1000, maxTimeMS: read_limit_ms })
-    .toArray();
+  const due = await findMany(measuredPathsOf(db), { fill_at: { $lte: Date.now() } }, { limit: 1000 });
   for (const account of new Set(due.map((path) => path.account))) {
     const own = due.filter((path) => path.account === account);
     await fillAccount(deps, account, own, turn).catch((error: unknown) => {

@@ -1,20 +1,17 @@
 import type { mongo } from 'mongoose';
 import type { ClusteredDocument, IdBounds } from '../../db/clustered.js';
-import { type Collection, type Database, read_limit_ms } from '../../db/database.js';
+import { type Database, read_limit_ms } from '../../db/database.js';
 import { runInParallel } from '../../lib/parallel.js';
 import { createTurns } from '../../lib/turns.js';
-import { stream } from '../../resources/index.js';
 import { readPath } from '../../schema/data-path.js';
 import { keyOfId } from '../ancestors.js';
-import { buildFilter, buildPresence, findEnds, type StreamingDevice } from '../stream-values.js';
+import { buildFilter, buildPresence, findEnds, type StreamingDevice, streamsOf } from '../stream-values.js';
 import { type KeptPath, keyOfValue, type SentValue } from './values.js';
 
 /** Streams that one command examines. */
 const piece_size = 5000;
 const max_concurrent = 4;
 const backwards = { _id: -1 } as const;
-
-const streamsIn = (db: Database): Collection<ClusteredDocument> => db.collection<ClusteredDocument>(stream.plural);
 
 /**
  * Reads the values at paths of devices from their streams up to `now` (epoch seconds): most devices send all paths in every
@@ -68,7 +65,7 @@ async function findBefore(
   { path }: KeptPath,
   { _id: before }: ClusteredDocument,
 ): Promise<SentValue | undefined> {
-  const streams = streamsIn(db);
+  const streams = streamsOf(db);
   const { _id: whole, ...rest } = buildFilter(device);
   for (let $lt = before; ; ) {
     const bounds: IdBounds = { ...whole, $lt };

@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import type { mongo } from 'mongoose';
-import { type Database, read_limit_ms } from '../../db/database.js';
+import type { Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
+import { findMany } from '../../db/raw-find.js';
 import { runInParallel } from '../../lib/parallel.js';
 import { createTurns } from '../../lib/turns.js';
 import { readPath } from '../../schema/data-path.js';
@@ -94,8 +95,7 @@ function createPathCache(db: Database): (accounts: ReadonlySet<string>) => Promi
 
   async function load(accounts: readonly string[]): Promise<void> {
     const start = performance.now();
-    const filter = { account: { $in: accounts } };
-    const stored = await measuredPathsOf(db).find(filter, { maxTimeMS: read_limit_ms }).toArray();
+    const stored = await findMany(measuredPathsOf(db), { account: { $in: accounts } });
     for (const account of accounts)
       cache.set(account, toKeptPaths(stored.filter((path) => path.account === account)), { start });
   }

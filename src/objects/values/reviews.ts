@@ -1,4 +1,4 @@
-import { type Collection, type Database, read_limit_ms } from '../../db/database.js';
+import { type Database, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { valuereview } from '../../resources/index.js';
 import { replaceRevisions } from '../last-stream-cache.js';
@@ -21,9 +21,7 @@ const storing_s = 10;
 const removing_s = 60;
 
 /** The reviews of all accounts. */
-export function reviewsOf(db: Database): Collection<ValueReview> {
-  return db.collection<ValueReview>(valuereview.plural);
-}
+export const reviewsOf = (db: Database) => db.collection<ValueReview>(valuereview.plural);
 
 /** Requests a review in case this process crashes while it stores streams. @returns withdraws it @param now epoch seconds */
 export async function openReview(db: Database, devices: readonly Id[], now: number): Promise<() => Promise<void>> {

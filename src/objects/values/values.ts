@@ -1,7 +1,8 @@
 import mongoose, { type mongo } from 'mongoose';
-import { type Collection, type Database, read_limit_ms } from '../../db/database.js';
+import type { Database } from '../../db/database.js';
 import { findDuplicates } from '../../db/driver-errors.js';
 import type { Id } from '../../db/ids.js';
+import { findMany } from '../../db/raw-find.js';
 import { devicevalue } from '../../resources/index.js';
 import { type DataPath, parseDataPath } from '../../schema/data-path.js';
 import { keyOfId } from '../ancestors.js';
@@ -41,9 +42,7 @@ export interface KeptPath {
 }
 
 /** The last values of the devices of all accounts. */
-export function valuesOf(db: Database): Collection<DeviceValue> {
-  return db.collection<DeviceValue>(devicevalue.plural);
-}
+export const valuesOf = (db: Database) => db.collection<DeviceValue>(devicevalue.plural);
 
 /** Parses the paths of an account that are stored as JSON Pointers. */
 export function toKeptPaths(stored: readonly MeasuredPath[]): KeptPath[] {
@@ -103,7 +102,7 @@ async function upsertLater(db: Database, values: readonly DeviceValue[]): Promis
 /** Finds the stored values of devices and paths, by `keyOfValue`. */
 export async function findStored(db: Database, keys: readonly ValueKey[]): Promise<ReadonlyMap<string, DeviceValue>> {
   const _id = { $in: keys.map(({ parent, path }) => ({ parent, path })) };
-  const stored = await valuesOf(db).find({ _id }, { maxTimeMS: read_limit_ms }).toArray();
+  const stored = await findMany(valuesOf(db), { _id });
   return new Map(stored.map((value) => [keyOfValue(value), value]));
 }
 
