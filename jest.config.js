@@ -8,7 +8,10 @@ export default {
     [`^${root}/src/(?!console/).*\\.ts$`]: '<rootDir>/tests/support/compiled-source.js',
     '\\.ts$': ['@swc/jest', { jsc: { target: 'es2022', parser: { syntax: 'typescript' } }, module: { type: 'es6' } }],
   },
-  moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1', '^mongoose$': '<rootDir>/tests/support/mongoose.js' },
+  moduleNameMapper: {
+    '^(\\.{1,2}/.*)\\.js$': '$1',
+    '^(mongoose|supertest)$': '<rootDir>/tests/support/$1.js',
+  },
   globalSetup: '<rootDir>/tests/support/global-setup.js',
   globalTeardown: '<rootDir>/tests/support/global-teardown.js',
   testSequencer: '<rootDir>/tests/support/sequencer.js',

@@ -37,8 +37,8 @@ const harmless = /^(?:Promise\.(?:allSettled|resolve)|awaitLater)$|\.get$/;
 export function findUnhandledPromises(isIncluded: (file: string) => boolean): string[] {
   const api = new API({ cwd: process.cwd() });
   try {
-    const [project] = api.updateSnapshot({ openProjects: ['tsconfig.json'] }).getProjects();
-    if (project === undefined) throw new Error('no tsconfig.json');
+    const [project] = api.updateSnapshot({ openProjects: ['tests/unit/fixtures/tsconfig.json'] }).getProjects();
+    if (project === undefined) throw new Error('no project');
     const { program, checker } = project;
     const { holdsPromise, returnsPromise, returnsVoid } = createTypeTests(checker);
     return program.getSourceFileNames().flatMap((path) => {

@@ -1,13 +1,10 @@
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { parseSmtpServer } from '../../../src/lib/server-addresses.js';
 import { createAlarmTools } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { startMailServer } from '../../support/mail-server.js';
 import { waitUntil } from '../../support/process.js';
-import { startReceiver } from '../../support/receiver.js';
-import { pathOf, startTestService } from '../../support/service.js';
+import { pathOf } from '../../support/service.js';
 
 /** Replies of the server by address, which tests change. */
 const replies = new Map<string, number>();
@@ -131,36 +128,4 @@ it('refuses other formats', async () => {
   expect(summarize(await ctx.api.put(path, { format: 'standard' }))).toBe('4003 format');
   expect(summarize(await ctx.api.put(path, { url: 'https://hooks.example/', format: 'standard' }))).toBe('2005');
   expect(summarize(await ctx.api.put(path, { url }))).toBe('4003 format');
-});
-
-it('a server that talks for ever, or not at all, holds up nobody else', async () => {
-  let isTalking = true;
-  const hostile = createServer((socket) => {
-    const talk = () => {
-      while (isTalking && socket.write(`220-${'x'.repeat(1000)}\r\n`));
-    };
-    socket.on('error', () => undefined).on('drain', talk);
-    talk();
-  }).listen(0, '127.0.0.1');
-  await once(hostile, 'listening');
-  const url = `smtp://127.0.0.1:${(hostile.address() as AddressInfo).port}`;
-  const service = await startTestService({ ...common, smtp_url: parseSmtpServer(url) });
-  const receiver = await startReceiver();
-  try {
-    const [noisy, other] = [await service.client({ account: 'noisy' }), await service.client()];
-    const hook = { url: 'mailto:a@example.com', types: ['project.'] };
-    const names = Array.from({ length: 20 }, (_, index) => `mail ${index}`);
-    await Promise.all(names.map((name) => noisy.post('/webhooks/', { ...hook, name })));
-    const tested = await noisy.post('/webhooks/mail%200%40noisy/test/');
-    expect(tested.body.details.error).toMatch(/^the mail server /);
-    isTalking = false;
-    const waiting = noisy.post('/webhooks/mail%201%40noisy/test/');
-    await other.post('/webhooks/', { name: 'mine', url: receiver.url, types: ['project.'] });
-    for (const api of [noisy, other]) await api.post('/projects/', { name: 'new', id_customer: 'c' });
-    await waitUntil(() => receiver.received.length === 1);
-    expect((await waiting).body.details.error).toBe('the mail server did not answer in time');
-  } finally {
-    await Promise.all([service.stop(), receiver.close()]);
-    hostile.close();
-  }
 });
