@@ -139,91 +139,43 @@ function maxOf({ schema, body }: FieldType): number | undefined {
 
 const maxCell = (max: number | undefined) => (max === undefined ? '' : String(max));
 
+interface Documented {
+  listed: Listed;
+  label?: string;
+  fields: readonly string[];
+  parameters?: string;
+  isReadOnly?: true;
+  without?: string;
+}
+
+/** A type with the common fields and the search of all lists. */
+const resource = (listed: Listed, label: string, section: string): Documented => ({
+  ...{ listed, label },
+  fields: ['resources.md#common-fields', section],
+  parameters: 'lists.md#search',
+});
+const plain = (listed: Listed, label: string, section: string): Documented => ({ listed, label, fields: [section] });
+
 /** The sections that document each declaration of `src/resources/index.ts`; later field rows replace earlier ones. */
-const documented: Record<
-  string,
-  { listed: Listed; label?: string; fields: string[]; parameters?: string; isReadOnly?: true; without?: string }
-> = {
-  project: {
-    listed: declared.project,
-    label: 'projects',
-    fields: ['resources.md#common-fields', 'resources.md#types'],
-    parameters: 'lists.md#search',
-  },
-  service: {
-    listed: declared.service,
-    label: 'services',
-    fields: ['resources.md#common-fields', 'resources.md#types'],
-    parameters: 'lists.md#search',
-  },
-  group: {
-    listed: declared.group,
-    label: 'groups',
-    fields: ['resources.md#common-fields', 'resources.md#types'],
-    parameters: 'lists.md#search',
-  },
-  asset: {
-    listed: declared.asset,
-    label: 'assets',
-    fields: ['resources.md#common-fields', 'resources.md#types'],
-    parameters: 'lists.md#search',
-  },
-  model: {
-    listed: declared.model,
-    label: 'models',
-    fields: ['resources.md#common-fields', 'resources.md#types'],
-    parameters: 'lists.md#search',
-  },
-  device: {
-    listed: declared.device,
-    label: 'devices',
-    fields: ['resources.md#common-fields', 'devices.md#fields'],
-    parameters: 'devices.md#filters',
-  },
-  deviceconfig: { listed: declared.deviceconfig, label: 'configuration files', fields: ['device-configs.md#fields'] },
-  command: { listed: declared.command, label: 'commands', fields: ['commands.md#fields'] },
-  stream: {
-    listed: declared.stream,
-    label: 'streams',
-    fields: ['streams.md#fields'],
-    parameters: 'streams.md#listing',
-  },
-  event: {
-    listed: declared.event,
-    label: 'events',
-    fields: ['events.md#fields'],
-    isReadOnly: true,
-    parameters: 'events.md#list',
-  },
-  apikey: { listed: declared.apikey, label: 'API keys', fields: ['access.md#api-keys'] },
-  topic: { listed: declared.topic, label: 'MQTT topics', fields: ['mqtt.md#topics'] },
+const documented: Record<string, Documented> = {
+  project: resource(declared.project, 'projects', 'resources.md#types'),
+  service: resource(declared.service, 'services', 'resources.md#types'),
+  group: resource(declared.group, 'groups', 'resources.md#types'),
+  asset: resource(declared.asset, 'assets', 'resources.md#types'),
+  model: resource(declared.model, 'models', 'resources.md#types'),
+  device: { ...resource(declared.device, 'devices', 'devices.md#fields'), parameters: 'devices.md#filters' },
+  deviceconfig: plain(declared.deviceconfig, 'configuration files', 'device-configs.md#fields'),
+  command: plain(declared.command, 'commands', 'commands.md#fields'),
+  stream: { ...plain(declared.stream, 'streams', 'streams.md#fields'), parameters: 'streams.md#listing' },
+  event: { ...plain(declared.event, 'events', 'events.md#fields'), isReadOnly: true, parameters: 'events.md#list' },
+  apikey: plain(declared.apikey, 'API keys', 'access.md#api-keys'),
+  topic: plain(declared.topic, 'MQTT topics', 'mqtt.md#topics'),
   mqttcredentials: { listed: declared.mqttcredentials, fields: ['mqtt.md#credentials'] },
-  savedFilter: {
-    listed: declared.savedFilter,
-    label: 'saved filters',
-    fields: ['resources.md#common-fields', 'filters.md#fields'],
-    without: 'enabled',
-    parameters: 'lists.md#search',
-  },
-  connection: {
-    listed: declared.connection,
-    label: 'MQTT connections',
-    fields: ['mqtt.md#connections'],
-    isReadOnly: true,
-  },
-  webhook: {
-    listed: declared.webhook,
-    label: 'webhooks',
-    fields: ['resources.md#common-fields', 'webhooks.md#fields'],
-    parameters: 'lists.md#search',
-  },
-  alarmrule: {
-    listed: declared.alarmrule,
-    label: 'alarm rules',
-    fields: ['resources.md#common-fields', 'alarms.md#rules'],
-    parameters: 'lists.md#search',
-  },
-  alarm: { listed: declared.alarm, label: 'alarms', fields: ['alarms.md#alarm-fields'] },
+  savedFilter: { ...resource(declared.savedFilter, 'saved filters', 'filters.md#fields'), without: 'enabled' },
+  connection: { ...plain(declared.connection, 'MQTT connections', 'mqtt.md#connections'), isReadOnly: true },
+  webhook: resource(declared.webhook, 'webhooks', 'webhooks.md#fields'),
+  alarmrule: resource(declared.alarmrule, 'alarm rules', 'alarms.md#rules'),
+  alarm: plain(declared.alarm, 'alarms', 'alarms.md#alarm-fields'),
   delivery: { listed: declared.delivery, fields: ['webhooks.md#deliveries'], isReadOnly: true },
 };
 /** Declarations without a field table: internal ones, and `file`, which has a table of its own. */
