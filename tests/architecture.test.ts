@@ -355,7 +355,6 @@ it('has no function of more than 60 lines in src/', () => {
     'objects/shared-names.ts openSharedNames',
     'service.ts startService',
     'streams/endpoints.ts streamEndpoints',
-    'streams/ingest.ts createIngest',
     'webhooks/deliverer.ts startDeliverySession',
     'webhooks/worker.ts startWorker',
   ];

@@ -36,6 +36,10 @@ const finish_limit_ms = 30_000;
  */
 export type FinishPart = (part: AccountPart, stream_revision: Id) => Promise<void>;
 
+interface StoredRequest extends Pick<Submission, 'account' | 'isImport'> {
+  documents: readonly StreamDocument[];
+}
+
 interface Comparison {
   prepareEvaluation: PrepareEvaluation | undefined;
   isMeasured: boolean;
@@ -91,24 +95,21 @@ export async function findLastTimes(
   return new Map(found.map(({ _id }) => [String(_id.device), Number(_id.at)]));
 }
 
-/**
- * Compares the data streams of each account with its alarm rules; imported ones only if they are newer, together.
- * @param documents the stored streams of each request
- */
+/** Compares the stored data streams of each account with its alarm rules; imported ones only if they are newer, together. */
 export async function compareWithRules(
-  documents: ReadonlyMap<Pick<Submission, 'account' | 'isImport'>, readonly StreamDocument[]>,
+  requests: readonly StoredRequest[],
   devices: Devices,
   { prepareEvaluation, isMeasured, last }: Comparison,
 ): Promise<ReadonlyMap<string, AccountPart>> {
   const isNewer = ({ device, at }: ReceivedStream) => at > (last.get(device.id_developer) ?? Number.NEGATIVE_INFINITY);
   const parts = new Map<string, AccountPart>();
-  for (const [account, jobs] of groupBy(documents.keys(), ({ account }) => account)) {
-    const requests = jobs.map((job) => receivedStreams(documents.get(job) ?? [], devices));
-    const sent = requests.filter((_streams, index) => jobs[index]?.isImport !== true);
-    const imported = requests.filter((_streams, index) => jobs[index]?.isImport === true).flat();
+  for (const [account, own] of groupBy(requests, (request) => request.account)) {
+    const received = own.map(({ documents, isImport }) => ({ isImport, streams: receivedStreams(documents, devices) }));
+    const sent = received.filter(({ isImport }) => isImport !== true).map(({ streams }) => streams);
+    const imported = received.filter(({ isImport }) => isImport === true).flatMap(({ streams }) => streams);
     const compared = imported.length === 0 ? sent : [...sent, imported.filter(isNewer)];
     const evaluation = await prepareEvaluation?.(account)?.(compared);
-    parts.set(account, { account, streams: requests.flat(), evaluation, isMeasured });
+    parts.set(account, { account, streams: received.flatMap(({ streams }) => streams), evaluation, isMeasured });
   }
   return parts;
 }

@@ -17,7 +17,7 @@ import { createLateMarker } from '../summaries/marks.js';
 import { buildDocument, insertDocuments, type StreamDocument, setSender } from './documents.js';
 import { type AccountPart, compareWithRules, createFinisher, findLastTimes } from './finish.js';
 import { createOnceInserter, findMissing } from './insert-once.js';
-import { createNumbering } from './numbering.js';
+import { createNumbering, type NextNumber } from './numbering.js';
 import {
   type Device,
   type Devices,
@@ -76,93 +76,11 @@ const max_unanswered = 100_000;
  * anything is stored, database (5031)
  */
 export function createIngest(options: Options): (submission: Submission) => Promise<Ingested> {
-  const { db, areAncestorsEnabled, metrics, clock, prepareEvaluation } = options;
-  const values = createValueRecorder(db, clock);
-  const finish = createFinisher(values);
+  const { metrics, clock } = options;
   const unanswered = createShares({ capacity: max_unanswered });
   const nextNumber = createNumbering(clock);
-  const insertOnce = createOnceInserter(db, nextNumber);
-  const late = createLateMarker(db, clock);
-  /** Inserts the streams of jobs. */
-  async function insert(jobs: readonly Job[]): Promise<void> {
-    const plain = jobs.filter(({ skipsRepeated }) => skipsRepeated !== true).flatMap(({ documents }) => documents);
-    if (plain.length > 0) await insertDocuments(db, plain, nextNumber);
-    const once = jobs.filter(({ skipsRepeated }) => skipsRepeated === true);
-    if (once.length === 0) return;
-    const inserted = await insertOnce(once.flatMap(({ documents }) => documents));
-    for (const job of once) job.documents = job.documents.filter((document) => inserted.has(document));
-  }
-  /** Leaves out of a dry run what devices have. */
-  async function simulate(jobs: readonly Job[]): Promise<void> {
-    const once = jobs.filter(({ skipsRepeated }) => skipsRepeated);
-    const streams = db.collection<mongo.Document>(stream.plural);
-    const missing = new Set(
-      await findMissing(
-        streams,
-        once.flatMap(({ documents }) => documents),
-      ),
-    );
-    for (const job of once) job.documents = job.documents.filter((document) => missing.has(document));
-  }
-  /** Finds the last streams of devices whose imported streams rules are compared with. */
-  async function findLast(jobs: readonly Job[], devices: Devices): Promise<ReadonlyMap<string, number>> {
-    const imported = jobs.filter(({ account, isImport }) => isImport && prepareEvaluation?.(account) !== undefined);
-    if (imported.length === 0) return new Map();
-    const senders = findSenders(
-      imported.flatMap(({ documents }) => documents),
-      devices,
-    );
-    return findLastTimes(db, senders, clock() / 1000);
-  }
-  async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
-    metrics.batch(jobs.length);
-    const refused = new Map<Job, Error>();
-    const devices = await findDevices(db, areAncestorsEnabled, jobs);
-    const documents = new Map<Job, readonly StreamDocument[]>();
-    const faulty = await findFaults(jobs, devices);
-    for (const job of jobs) {
-      const faults = faulty.get(job);
-      if (faults !== undefined) refused.set(job, new AppError('invalid', faults));
-      else documents.set(job, job.documents);
-    }
-    for (const document of [...documents.values()].flat()) {
-      const sender = devices.get(document._id.device);
-      if (sender !== undefined) setSender(document, sender);
-    }
-    await simulate([...documents.keys()].filter(({ isDryRun }) => isDryRun));
-    for (const job of jobs) if (job.isDryRun) documents.delete(job);
-    if (documents.size === 0) return refused;
-    const all = [...documents.values()].flat();
-    const last = await findLast([...documents.keys()], devices);
-    let endReview = await values.begin(findSenders(all, devices));
-    await late.begin(all);
-    await insert([...documents.keys()]);
-    await late.end(all);
-    for (const job of documents.keys()) documents.set(job, job.documents);
-    const isMeasured = endReview !== undefined;
-    let finishing: ReadonlyMap<string, Promise<void>> = new Map();
-    for (;;) {
-      const parts = await compareWithRules(documents, devices, { prepareEvaluation, isMeasured, last });
-      const stream_revision = db.newId();
-      if (await move(db, [...documents.keys()], devices, { parts, stream_revision })) {
-        finishing = beginFinishing(documents.keys(), parts, (part) => finish(part, stream_revision));
-        break;
-      }
-      for (const [job, faults] of await rollBackOrphans(db, documents, devices)) {
-        refused.set(job, new AppError('invalid', faults));
-        documents.delete(job);
-        // a review may have seen what was deleted again
-        endReview = undefined;
-      }
-    }
-    if (endReview !== undefined)
-      Promise.all(finishing.values())
-        .then(endReview)
-        .catch(() => undefined);
-    metrics.stored([...documents.values()].flat().length);
-    return refused;
-  }
-  const submit = createBatcher(commit, {
+  const stages = openStages(options, nextNumber);
+  const submit = createBatcher((jobs: readonly Job[]) => commit(stages, jobs), {
     size: ({ entries }) => entries.length,
     bytesOf: ({ entries }) => entries.reduce((sum, { data }) => sum + data.size, 0),
     maxBatchSize: batch_entries,
@@ -189,9 +107,122 @@ export function createIngest(options: Options): (submission: Submission) => Prom
   };
 }
 
+/** What the batches of a process have in common. */
+type Stages = ReturnType<typeof openStages>;
+
+function openStages(options: Options, nextNumber: NextNumber) {
+  const { db, clock } = options;
+  const values = createValueRecorder(db, clock);
+  const insertOnce = createOnceInserter(db, nextNumber);
+  return {
+    ...options,
+    nextNumber,
+    insertOnce,
+    values,
+    late: createLateMarker(db, clock),
+    finish: createFinisher(values),
+  };
+}
+
+/** Stores the streams of a batch, from the look at their devices to the move of the deadlines. @returns refused jobs */
+async function commit(stages: Stages, jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
+  const { db, areAncestorsEnabled, metrics, values, late } = stages;
+  metrics.batch(jobs.length);
+  const devices = await findDevices(db, areAncestorsEnabled, jobs);
+  const faulty = await findFaults(jobs, devices);
+  const valid = jobs.filter((job) => !faulty.has(job));
+  for (const document of documentsOf(valid)) {
+    const sender = devices.get(document._id.device);
+    if (sender !== undefined) setSender(document, sender);
+  }
+  await simulate(
+    db,
+    valid.filter(({ isDryRun }) => isDryRun),
+  );
+  const storing = valid.filter(({ isDryRun }) => isDryRun !== true);
+  const documents = documentsOf(storing);
+  if (documents.length > 0) {
+    const last = await findLast(stages, storing, devices);
+    const endReview = await values.begin(findSenders(documents, devices));
+    await late.begin(documents);
+    await insert(stages, storing);
+    await late.end(documents);
+    const withdrawn = await follow(stages, storing, devices, { last, endReview });
+    metrics.stored(documentsOf(storing.filter((job) => !withdrawn.has(job))).length);
+    for (const [job, faults] of withdrawn) faulty.set(job, faults);
+  }
+  return new Map([...faulty].map(([job, faults]) => [job, new AppError('invalid', faults)]));
+}
+
+const documentsOf = (jobs: Iterable<Job>) => [...jobs].flatMap(({ documents }) => documents);
+
+/** Leaves out of a dry run what devices have. */
+async function simulate(db: Database, jobs: readonly Job[]): Promise<void> {
+  const once = jobs.filter(({ skipsRepeated }) => skipsRepeated);
+  const missing = new Set(await findMissing(db.collection<mongo.Document>(stream.plural), documentsOf(once)));
+  for (const job of once) job.documents = job.documents.filter((document) => missing.has(document));
+}
+
+/** Finds the last streams of devices whose imported streams rules are compared with. */
+async function findLast(
+  { db, clock, prepareEvaluation }: Stages,
+  jobs: readonly Job[],
+  devices: Devices,
+): Promise<ReadonlyMap<string, number>> {
+  const imported = jobs.filter(({ account, isImport }) => isImport && prepareEvaluation?.(account) !== undefined);
+  if (imported.length === 0) return new Map();
+  return findLastTimes(db, findSenders(documentsOf(imported), devices), clock() / 1000);
+}
+
+async function insert({ db, nextNumber, insertOnce }: Stages, jobs: readonly Job[]): Promise<void> {
+  const plain = documentsOf(jobs.filter(({ skipsRepeated }) => skipsRepeated !== true));
+  if (plain.length > 0) await insertDocuments(db, plain, nextNumber);
+  const once = jobs.filter(({ skipsRepeated }) => skipsRepeated === true);
+  if (once.length === 0) return;
+  const inserted = await insertOnce(documentsOf(once));
+  for (const job of once) job.documents = job.documents.filter((document) => inserted.has(document));
+}
+
+interface Stored {
+  /** `at` of the last data stream by device, before imported ones were stored. */
+  last: ReadonlyMap<string, number>;
+  /** Lists may be filtered by values of the streams: ends the review that a crash would leave. */
+  endReview: (() => Promise<void>) | undefined;
+}
+
+/**
+ * Compares stored streams with alarm rules and moves the deadlines of their devices, again if a device has changed in between,
+ * and begins what each account has to do by itself. @returns the faults of jobs whose devices were deleted meanwhile
+ */
+async function follow(
+  { db, prepareEvaluation, finish }: Stages,
+  stored: readonly Job[],
+  devices: Devices,
+  { last, endReview }: Stored,
+): Promise<ReadonlyMap<Job, FieldErrors>> {
+  const withdrawn = new Map<Job, FieldErrors>();
+  for (;;) {
+    const jobs = stored.filter((job) => !withdrawn.has(job));
+    const parts = await compareWithRules(jobs, devices, {
+      ...{ prepareEvaluation, isMeasured: endReview !== undefined, last },
+    });
+    const stream_revision = db.newId();
+    if (await move(db, jobs, devices, { parts, stream_revision })) {
+      const finishing = beginFinishing(jobs, parts, (part) => finish(part, stream_revision));
+      // a review may have seen what was deleted again
+      if (endReview !== undefined && withdrawn.size === 0)
+        Promise.all(finishing.values())
+          .then(endReview)
+          .catch(() => undefined);
+      return withdrawn;
+    }
+    for (const [job, faults] of await rollBackOrphans(db, jobs, devices)) withdrawn.set(job, faults);
+  }
+}
+
 /** Gives each job what its account still has to do with its streams. */
 function beginFinishing(
-  jobs: Iterable<Job>,
+  jobs: readonly Job[],
   parts: ReadonlyMap<string, AccountPart>,
   finish: (part: AccountPart) => Promise<void>,
 ): ReadonlyMap<string, Promise<void>> {
@@ -240,7 +271,7 @@ function move(
  */
 async function rollBackOrphans(
   db: Database,
-  documents: ReadonlyMap<Job, readonly StreamDocument[]>,
+  jobs: readonly Job[],
   devices: Devices,
 ): Promise<ReadonlyMap<Job, FieldErrors>> {
   const ids = [...devices.values()].map(({ _id }) => _id);
@@ -255,14 +286,14 @@ async function rollBackOrphans(
   const present = new Set(still.map(({ id_developer }) => id_developer));
   const orphans = new Map<Job, FieldErrors>();
   const withdrawn: StreamDocument['_id'][] = [];
-  for (const [job, stored] of documents) {
+  for (const job of jobs) {
     const faults = createFieldErrors();
     for (const [index, { device }] of job.entries.entries()) {
       if (!present.has(device)) faults[job.fieldOf(index, 'device')] = unknownDevice;
     }
     if (Object.keys(faults).length === 0) continue;
     orphans.set(job, faults);
-    withdrawn.push(...stored.map(({ _id }) => _id));
+    withdrawn.push(...job.documents.map(({ _id }) => _id));
   }
   await removeByKeys(db.collection('streams'), withdrawn);
   await replaceRevisions(db, still);

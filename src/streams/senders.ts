@@ -89,7 +89,7 @@ export async function findDevices(
 export async function findFaults<Job extends Submission>(
   jobs: readonly Job[],
   devices: Devices,
-): Promise<ReadonlyMap<Job, FieldErrors>> {
+): Promise<Map<Job, FieldErrors>> {
   const faulty = new Map<Job, FieldErrors>();
   const takeTurns = createTurns();
   for (const job of jobs) {
