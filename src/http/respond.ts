@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { Response } from 'express';
 import { readAhead } from '../lib/batches.js';
 import { awaitLater } from '../lib/promises.js';
-import { loadInherited } from '../objects/inherited.js';
+import { loadInherited, loadInheritedInPieces } from '../objects/inherited.js';
 import type { Bson, Page } from '../objects/page.js';
 import { loadHeadings, loadRequested } from '../objects/requested-members.js';
 import { isRowFormat, type RequestedOutput } from '../schema/list-parameters.js';
@@ -147,7 +147,10 @@ function createObjectSender(listed: ListedType, isTagged: boolean) {
 
   return async (ctx: RequestContext, document: Bson, { head, output }: ObjectOptions = {}): Promise<void> => {
     const { response } = ctx;
-    const { inherited, requestedOf } = await loadShown(ctx, listed, [document], output);
+    const [inherited, requestedOf] = await Promise.all([
+      loadInherited(ctx, listed, document),
+      loadRequested(ctx, listed, [document], output ?? { format: 'json' }),
+    ]);
     const context = { now: ctx.now, inherited, requested: requestedOf?.(document) };
     const format = formatOf(response);
     const projection = projectionFor(response, output?.fields);
@@ -170,20 +173,6 @@ function endIfUnchanged(response: Response): boolean {
   return true;
 }
 
-/** Loads what the objects show beside what is stored in them. */
-async function loadShown(
-  ctx: RequestContext,
-  listed: ListedType,
-  documents: readonly Bson[],
-  output: RequestedOutput | undefined,
-) {
-  const [inherited, requestedOf] = await Promise.all([
-    loadInherited(ctx, listed, documents),
-    loadRequested(ctx, listed, documents, output ?? { format: 'json' }),
-  ]);
-  return { inherited, requestedOf };
-}
-
 /** Creates the function that sends a page while it is read. Without `output` it has all members, in JSON or XML. */
 export function createListSender(listed: ListedType, yieldTurn: YieldTurn) {
   const projectionFor = projectionsOf(listed, 'list');
@@ -200,15 +189,21 @@ export function createListSender(listed: ListedType, yieldTurn: YieldTurn) {
     const projection = projectionFor(response, output.fields);
     const headings = await loadHeadings(ctx, listed, output);
     const list = createOutput({ projection, context, total_documents, metadata }, output, headings);
-    const load = (batch: readonly Bson[]) => loadShown(ctx, listed, batch, output);
+    const load = (batch: readonly Bson[]) => loadRequested(ctx, listed, batch, output);
     const loading = output.requested?.size ? loadAhead(batches, load) : { batches, loadedOf: load };
-    await writeList(ctx, yieldTurn, { format: output.format, list, next }, loading.batches, async (batch) => {
-      const { inherited, requestedOf } = await loading.loadedOf(batch);
-      context.inherited = inherited;
-      return (document) => {
-        context.requested = requestedOf?.(document);
-        list.append(document);
-      };
+    let requestedOf: Awaited<ReturnType<typeof load>>;
+    async function* inPieces(): AsyncGenerator<readonly Bson[]> {
+      for await (const batch of loading.batches) {
+        requestedOf = await loading.loadedOf(batch);
+        for await (const piece of loadInheritedInPieces(ctx, listed, batch)) {
+          context.inherited = piece.inherited;
+          yield piece.documents;
+        }
+      }
+    }
+    await writeList(ctx, yieldTurn, { format: output.format, list, next }, inPieces(), async () => (document) => {
+      context.requested = requestedOf?.(document);
+      list.append(document);
     });
   };
 }

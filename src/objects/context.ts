@@ -2,8 +2,8 @@ import { type BatchLoader, createLoader } from '../db/batching/loader.js';
 import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
 import { type CountCache, createCountCache } from '../db/cached-counts.js';
 import { type Database, read_limit_ms } from '../db/database.js';
-import type { KeyLimit } from '../db/key-limit.js';
 import { type DatabaseOptions, openDatabase } from '../db/open-database.js';
+import type { KeyLimit } from '../db/reach.js';
 import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
 import { readInSlots } from '../lib/read-in-slots.js';
 import { type Caller, createShares, type Shares } from '../lib/shares.js';
@@ -30,6 +30,8 @@ export interface Store {
   exports: Shares;
   /** Costly work of the database (docs/decisions/0023-costly-operations-take-turns.md). */
   costly: Shares;
+  /** Bytes of models that lists hold beside their page (reference/limits.md#shares). */
+  inherited: Shares;
   /** Changes that would hinder each other take turns: of one object, and of many of a collection and account. */
   changeMutex: KeyedMutex;
 }
@@ -68,6 +70,7 @@ export interface StoreOptions extends Omit<DatabaseOptions, 'maintenance'> {
 
 /** Less than half of the connections: cheap requests find a free one. Requests, exports and feeds in progress bound who waits. */
 const max_costly = 16;
+const max_inherited_bytes = 64 * 1024 * 1024;
 
 /** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
 export function openStore({ countCacheThreshold, max_selected, maintenance, ...options }: StoreOptions): Store {
@@ -90,6 +93,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000, max_sele
     journaled: { inProgress: new Map(), abandoned: new Set() },
     exports: createShares({ capacity: 200, max_per_account: 50 }),
     costly: createShares({ capacity: max_costly, max_waiting: Number.POSITIVE_INFINITY }),
+    inherited: createShares({ capacity: max_inherited_bytes, max_waiting: Number.POSITIVE_INFINITY }),
     changeMutex: createKeyedMutex(),
   };
 }

@@ -1,4 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
+import { waitFor } from '../../../scripts/support/service-process.js';
+import { loadInheritedInPieces } from '../../../src/objects/inherited.js';
+import { device } from '../../../src/resources/index.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { describeResourceContract, propertiesRule } from '../../support/resource-contract.js';
 import { pathOf } from '../../support/service.js';
@@ -23,6 +26,39 @@ it('provides default properties: keys that the device sets take precedence', asy
   expect(await propertiesOf(bare)).toEqual({ volts: 12, colour: 'red', nested: { a: 1, b: 2 } });
   const listed = (await ctx.api.get(`/devices/?id_model=${encodeURIComponent(id_model)}&sort=created_at`)).body.result;
   expect(listed).toEqual([await showDevice(id), await showDevice(bare)]);
+});
+
+it('holds what a list inherits in the share of its account, 8 MiB at a time', async () => {
+  const { inherited, db } = ctx.service.store;
+  const text = 'x'.repeat(900_000);
+  for (let number = 0; number < 10; number++) {
+    const id_model = await ctx.fixtures.model({ properties: { text, number } });
+    await ctx.fixtures.device({ id_model, type: 'large' });
+  }
+  const large = { type: 'large' };
+  const [first] = await db.collection('devices').find(large).toArray();
+  const account = String(first?.account);
+  const release = await inherited.acquire(account, { amount: 32 * 1024 * 1024 });
+  const listing = ctx.api.get('/devices/?type=large&sort=created_at');
+  await waitFor(
+    async () => inherited.waiting,
+    (waiting) => waiting === 1,
+  );
+  release();
+  const { body } = await listing;
+  const shown = body.result.map(({ properties }: { properties: { number: number; text: string } }) => properties);
+  expect(shown).toEqual(Array.from({ length: 10 }, (_, number) => ({ text, number })));
+  expect(inherited.held).toBe(0);
+  const operation = { store: ctx.service.store, account, limit: undefined, user: '', now: 0, request_id: '' };
+  const documents = (await db.collection('devices').find(large, { raw: true }).toArray()) as unknown as Uint8Array[];
+  const pieces: [number, number, boolean][] = [];
+  for await (const piece of loadInheritedInPieces(operation, device, documents))
+    pieces.push([piece.documents.length, piece.inherited.size, inherited.heldBy(account) > 5 * 900_000]);
+  expect(pieces).toEqual([
+    [5, 5, true],
+    [5, 5, true],
+  ]);
+  expect(inherited.held).toBe(0);
 });
 
 it('applies changed properties to its devices: same version, new entity tag', async () => {
