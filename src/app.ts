@@ -1,8 +1,7 @@
 import type { Server } from 'node:http';
 import type { Express } from 'express';
 import { alarmEndpoints } from './alarms/endpoints.js';
-import type { EvaluationDeps } from './alarms/evaluate.js';
-import { createEvaluation } from './alarms/evaluation.js';
+import { createEvaluation, type EvaluationDeps } from './alarms/evaluate.js';
 import { createStreamObserver } from './alarms/observe.js';
 import { createRuleSets, type RuleSets } from './alarms/rule-sets.js';
 import { createSentMarker } from './commands/delivery.js';

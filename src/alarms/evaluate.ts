@@ -1,15 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
 import { AppError } from '../errors.js';
-import type { NameAncestors } from '../objects/ancestors.js';
+import { createAncestorNames, type NameAncestors } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';
 import type { SendingDevice } from '../objects/received-streams.js';
 import { gravityOf } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
 import type { Condition } from './conditions.js';
-import type { FactReader } from './fact-reader.js';
+import { createFactReader, type FactReader } from './fact-reader.js';
 import { createFacts, type Facts, type Step } from './facts.js';
-import { isFresh, type SetMark } from './marks.js';
-import type { RecordBatches } from './record-batches.js';
+import { createMarker, isFresh, type SetMark } from './marks.js';
+import { createRecordBatches, type RecordBatches } from './record-batches.js';
 import {
   type AlarmRecord,
   buildClosing,
@@ -288,4 +288,17 @@ async function collectValues({ conditions }: Rule, facts: Facts): Promise<object
     } else if (!('status' in values)) values.status = await facts.findStatus();
   }
   return values;
+}
+
+/** Creates what all evaluations of a process share. @param clock epoch milliseconds */
+export function createEvaluation(store: Store, clock: () => number): EvaluationDeps {
+  const { db } = store;
+  return {
+    store,
+    clock,
+    nameAncestors: createAncestorNames(store),
+    reader: createFactReader(db),
+    records: createRecordBatches(db),
+    setMark: createMarker(db),
+  };
 }

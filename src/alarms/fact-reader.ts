@@ -21,21 +21,14 @@ import { type DataPath, readPath } from '../schema/data-path.js';
 /** Deadlines of a device, which give its status, and what changes with each of its data streams. */
 type DeviceState = StoredObject & { stream_due_at?: number; status_due_at?: number; stream_revision?: Id };
 
-/** Reads what conditions are about. Evaluations at the same time share commands (docs/decisions/0008-batched-commands.md). */
-export interface FactReader {
-  /** Finds the value of the data stream with the greatest `at` that has the path. */
-  findLastValue(device: StreamingDevice, query: ValueQuery): Promise<StoredValue | undefined>;
-  /** Finds out when a data stream with the path was received after `since` (epoch seconds): a lower bound of the last time. */
-  findReceipt(device: StreamingDevice, path: DataPath, since: number): Promise<number | undefined>;
-  findDevice(_id: Id): Promise<DeviceState | undefined>;
-}
+export type FactReader = ReturnType<typeof createFactReader>;
 
 const max_ranges = 250;
 /** Reads of one device at a time: few need them. */
 const max_single = 12;
 
-/** Creates the reader of a process. */
-export function createFactReader(db: Database): FactReader {
+/** Creates the reader of what conditions are about. Evaluations share commands (docs/decisions/0008-batched-commands.md). */
+export function createFactReader(db: Database) {
   const single = createShares({ capacity: max_single, max_waiting: Number.POSITIVE_INFINITY });
   const findNewest = createLookup<StreamRange, ClusteredDocument>({
     fetch: (ranges) => findNewestStreams(db, ranges),
@@ -53,8 +46,9 @@ export function createFactReader(db: Database): FactReader {
     maxBatchSize: max_ranges,
   });
 
-  const reader: FactReader = {
-    async findLastValue(device, query) {
+  const reader = {
+    /** Finds the value of the data stream with the greatest `at` that has the path. */
+    async findLastValue(device: StreamingDevice, query: ValueQuery): Promise<StoredValue | undefined> {
       const { path, ignored, ...times } = query;
       const newest = await findNewest({ device, times });
       if (newest === undefined) return undefined;
@@ -62,7 +56,8 @@ export function createFactReader(db: Database): FactReader {
       const isLast = value !== undefined && ignored?.has(keyOfStream(newest)) !== true;
       return isLast ? toStoredValue(newest, value) : single.run(device.account, () => findLastValue(db, device, query));
     },
-    async findReceipt(device, path, since) {
+    /** Finds out when a data stream with the path was received after `since` (epoch seconds): a lower bound of the last time. */
+    async findReceipt(device: StreamingDevice, path: DataPath, since: number): Promise<number | undefined> {
       const newest = await reader.findLastValue(device, { path, until: Number.MAX_VALUE });
       if (newest === undefined || newest.received_at > since) return newest?.received_at;
       // it may have come late: the order of streams is not that of their receipt

@@ -30,20 +30,7 @@ interface LastValue {
   isSent: boolean;
 }
 
-/** Values and properties of a device, as conditions see them at one moment. */
-export interface Facts {
-  /** Epoch seconds. */
-  now: number;
-  /** @returns undefined if the path was never sent */
-  findLast(path: DataPath): Promise<LastValue | undefined>;
-  /** Finds when the path was last received before the streams that are looked at, if that is after `since` (epoch seconds). */
-  findReceipt(path: DataPath, since: number): Promise<number | undefined>;
-  findStatus(): Promise<string>;
-  /** The streams that are looked at have the path, whenever their time comes. */
-  hasPath(path: DataPath): boolean;
-  /** One of the streams that are looked at has the path, its time has come, and none with the path is later. */
-  isSent(path: DataPath): Promise<boolean>;
-}
+export type Facts = ReturnType<typeof createFacts>;
 
 /** Streams that are looked at: those of a request, or those whose time has come since another time (epoch seconds). */
 interface Looked {
@@ -83,13 +70,13 @@ export function hasSent({ entries }: Step, path: DataPath): boolean {
   return entries.some(({ data }) => readPath(data, path) !== undefined);
 }
 
-/** Creates the facts of a device; each is read once. */
+/** Creates the values and properties of a device, as conditions see them at one moment; each is read once. */
 export function createFacts(
   reader: FactReader,
   device: SendingDevice,
   now: number,
   { step, due_since, isTrusted = false }: Looked,
-): Facts {
+) {
   const values = new Map<string, Promise<LastValue | undefined>>();
 
   async function readLast(path: DataPath): Promise<LastValue | undefined> {
@@ -106,15 +93,20 @@ export function createFacts(
   }
 
   return {
+    /** Epoch seconds. */
     now,
-    findLast: (path) => getOrStart(values, path.text, () => readLast(path)),
-    findReceipt: (path, since) => reader.findReceipt(device, path, since),
-    async findStatus() {
+    /** @returns undefined if the path was never sent */
+    findLast: (path: DataPath) => getOrStart(values, path.text, () => readLast(path)),
+    /** Finds when the path was last received before the streams that are looked at, if that is after `since` (epoch seconds). */
+    findReceipt: (path: DataPath, since: number) => reader.findReceipt(device, path, since),
+    async findStatus(): Promise<string> {
       const { stream_due_at = 0, status_due_at = 0 } = (await reader.findDevice(device._id)) ?? {};
       return statusOf(stream_due_at, status_due_at, now);
     },
-    hasPath: (path) => step !== undefined && hasSent(step, path),
-    async isSent(path) {
+    /** The streams that are looked at have the path, whenever their time comes. */
+    hasPath: (path: DataPath) => step !== undefined && hasSent(step, path),
+    /** One of the streams that are looked at has the path, its time has come, and none with the path is later. */
+    async isSent(path: DataPath): Promise<boolean> {
       const sent = step && findSent(step, path, now);
       if (sent !== undefined) return (await findStored(path, sent)) === undefined;
       if (due_since === undefined) return false;

@@ -8,8 +8,8 @@ import { scheduleDue } from './due-devices.js';
 import { type EvaluationDeps, isRaisable, settle } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
 import { isFresh, removeMarks } from './marks.js';
-import { createMemberLookup, type IsMember } from './members.js';
 import { type AlarmRecord, findRecords, isAnyMet } from './records.js';
+import { createMemberLookup, type IsMember } from './review.js';
 import type { Coverage, Rule, RuleSet, RuleSets } from './rule-sets.js';
 
 /** Rules and devices that are evaluated at the same time: their reads and writes share commands. */

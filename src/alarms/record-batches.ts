@@ -16,20 +16,7 @@ import {
   recordsOf,
 } from './records.js';
 
-/**
- * Reads and writes records. Evaluations at the same time share commands (docs/decisions/0008-batched-commands.md). The result of
- * a write is undefined if the record was changed since it was read: read it again.
- */
-export interface RecordBatches {
-  /** Finds the current record of a rule and a device. @param watch_key `buildWatchKey` of both */
-  find(watch_key: string): Promise<AlarmRecord | undefined>;
-  /** Changes a record. @returns the record after the change */
-  update(record: AlarmRecord, change: RecordChange): Promise<AlarmRecord | undefined>;
-  /** Deletes a record that never was an alarm. */
-  delete(record: AlarmRecord): Promise<'none' | undefined>;
-  /** Ends a record whose rule no longer covers its device: an alarm is closed. @param now epoch seconds */
-  end(record: AlarmRecord, now: number): Promise<void>;
-}
+export type RecordBatches = ReturnType<typeof createRecordBatches>;
 
 interface Job {
   _id: Id;
@@ -43,8 +30,11 @@ interface Job {
 
 const maxBatchSize = 250;
 
-/** Creates the access of a process to the records of all accounts. */
-export function createRecordBatches(db: Database): RecordBatches {
+/**
+ * Creates the reader and writer of records. Evaluations at the same time share commands (docs/decisions/0008-batched-commands.md).
+ * The result of a write is undefined if the record was changed since it was read: read it again.
+ */
+export function createRecordBatches(db: Database) {
   const find = createLookup<string, AlarmRecord>({
     async fetch(keys) {
       const stored = await findMany(recordsOf(db), { watch_key: { $in: [...keys] } });
@@ -68,9 +58,11 @@ export function createRecordBatches(db: Database): RecordBatches {
     return job.isApplied === true;
   }
 
-  const batches: RecordBatches = {
+  const batches = {
+    /** Finds the current record of a rule and a device by `buildWatchKey` of both. */
     find,
-    async update(record, change) {
+    /** Changes a record. @returns the record after the change */
+    async update(record: AlarmRecord, change: RecordChange): Promise<AlarmRecord | undefined> {
       const { filter, update, after } = buildUpdate(record, change);
       const { _id, revision, tenant: account } = after;
       // the event holds the values too
@@ -79,11 +71,13 @@ export function createRecordBatches(db: Database): RecordBatches {
         ? after
         : undefined;
     },
-    async delete({ _id, tenant: account, revision }) {
+    /** Deletes a record that never was an alarm. */
+    async delete({ _id, tenant: account, revision }: AlarmRecord): Promise<'none' | undefined> {
       const operation = { deleteOne: { filter: { _id, revision } } };
       return (await write({ _id, account, operation, bytes: 0 })) ? 'none' : undefined;
     },
-    async end(record, now) {
+    /** Ends a record whose rule no longer covers its device: an alarm is closed. @param now epoch seconds */
+    async end(record: AlarmRecord, now: number): Promise<void> {
       if (record.state === undefined) await batches.delete(record);
       else await batches.update(record, isOpen(record) ? buildClosing(record, now) : buildRetirement(record));
     },

@@ -56,14 +56,7 @@ export interface RuleSet {
   covering(device: Place): Coverage;
 }
 
-/** The rules of all accounts. */
-export interface RuleSets {
-  /** Returns the rules as they were at most `cache_ms` ago. */
-  of(account: string): RuleSet | Promise<RuleSet>;
-  load(account: string): Promise<RuleSet>;
-  /** Forgets the rules of an account, which this process has changed. */
-  forget(account: string): void;
-}
+export type RuleSets = ReturnType<typeof createRuleSets>;
 
 interface StoredRule extends StoredObject {
   version: number;
@@ -85,7 +78,7 @@ const max_cached_combinations = 1000;
 const ownerFields = alarmrule.owners;
 
 /** Creates a cache of rules, which are compiled once after each change. */
-export function createRuleSets(db: Database): RuleSets {
+export function createRuleSets(db: Database) {
   const cache = new LRUCache<string, { set: RuleSet; until: number; signature: string }>({ max: max_cached_accounts });
   const loading = new Map<string, Promise<RuleSet>>();
   let changes = 0;
@@ -105,12 +98,14 @@ export function createRuleSets(db: Database): RuleSets {
 
   return {
     load: read,
-    of(account) {
+    /** Returns the rules as they were at most `cache_ms` ago. */
+    of(account: string): RuleSet | Promise<RuleSet> {
       const cached = cache.get(account);
       if (cached !== undefined && cached.until > performance.now()) return cached.set;
       return getOrStart(loading, account, () => read(account).finally(() => loading.delete(account)));
     },
-    forget(account) {
+    /** Forgets the rules of an account, which this process has changed. */
+    forget(account: string): void {
       changes++;
       cache.delete(account);
       loading.delete(account);

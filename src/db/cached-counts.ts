@@ -13,12 +13,7 @@ export interface CountScope {
   [field: string]: unknown;
 }
 
-export interface CountCache {
-  /** Counts exactly everything that was acknowledged before the call. `options` are those of the database count. */
-  count(plural: string, whose: CountScope, options: CountOptions): Promise<number>;
-  /** Returns a cached total as it is, to choose an index by; counts if there is none. */
-  estimate(plural: string, whose: CountScope, options: CountOptions): Promise<number>;
-}
+export type CountCache = ReturnType<typeof createCountCache>;
 
 interface CountOptions {
   hint?: mongo.Hint;
@@ -53,7 +48,7 @@ const max_age_ms = 600_000;
  * @param minCached smaller totals are counted each time, which takes no longer
  * @param min_budget_ms time allowed for reading the change stream, even if counting takes less
  */
-export function createCountCache(command: Command, minCached: number, min_budget_ms = 50): CountCache {
+export function createCountCache(command: Command, minCached: number, min_budget_ms = 50) {
   const cache = new LRUCache<string, CachedCount>({ max: max_cached, ttl: max_age_ms });
 
   /** @returns the total, and its cluster time if the database reports one */
@@ -122,10 +117,12 @@ export function createCountCache(command: Command, minCached: number, min_budget
   const keyOf = (plural: string, whose: CountScope) => JSON.stringify([plural, whose]);
 
   return {
-    async estimate(plural, whose, options) {
+    /** Returns a cached total as it is, to choose an index by; counts if there is none. */
+    async estimate(plural: string, whose: CountScope, options: CountOptions): Promise<number> {
       return cache.get(keyOf(plural, whose))?.total ?? this.count(plural, whose, options);
     },
-    async count(plural, whose, { examined = 0, ...options }) {
+    /** Counts exactly everything that was acknowledged before the call. `options` are those of the database count. */
+    async count(plural: string, whose: CountScope, { examined = 0, ...options }: CountOptions): Promise<number> {
       const key = keyOf(plural, whose);
       const cached = cache.get(key);
       const total = cached && (await current(cached));

@@ -20,21 +20,6 @@ export interface UpgradeContext {
 /** Upgrades data of earlier versions; idempotent, as it may be interrupted at any point. */
 export type DataUpgrade = (db: DatabaseAccess, context: UpgradeContext) => Promise<void>;
 
-/** Keeps requests and jobs from data that is not upgraded, or of which another version may write. */
-export interface Gate {
-  /** @throws AppError database (5031), with the progress of an upgrade */
-  assertOpen(): void;
-  /** @throws the same while the data is being upgraded */
-  assertUpgraded(): void;
-  isOpen(): boolean;
-  /** Looks at the version of the data again. @returns whether the gate is open @throws StartError for data of a later version */
-  confirm(): Promise<boolean>;
-  /** Upgrades the data if necessary, on one instance at a time, and opens. @throws StartError for data of a later version */
-  open(): Promise<void>;
-  /** @param reason for clients */
-  close(reason: string): void;
-}
-
 interface Options {
   log: Log;
   db(): mongo.Db;
@@ -61,8 +46,8 @@ const lease_ms = 10_000;
 const notUpgraded =
   'the data is of an earlier version: start the service, which upgrades it, and wait until it is ready';
 
-/** Creates the gate of a process, closed at first. */
-export function createGate({ log, db, access, createIndexes, upgrade, isExclusive, stopped }: Options): Gate {
+/** Creates the gate of a process, closed at first, which keeps it from data that is not upgraded, or that another version writes. */
+export function createGate({ log, db, access, createIndexes, upgrade, isExclusive, stopped }: Options) {
   let confirmed_until = 0;
   let progress: string | undefined;
 
@@ -122,6 +107,7 @@ export function createGate({ log, db, access, createIndexes, upgrade, isExclusiv
     }
   }
 
+  /** Looks at the version of the data again. @returns whether the gate is open @throws StartError for data of a later version */
   async function confirm(): Promise<boolean> {
     const sent_at = performance.now();
     const isUsable = isCurrent(await readDataVersion(db())) || (upgrade === undefined && (await isNewDatabase(db())));
@@ -136,20 +122,24 @@ export function createGate({ log, db, access, createIndexes, upgrade, isExclusiv
   };
   return {
     isOpen,
+    /** @throws AppError database (5031), with the progress of an upgrade */
     assertOpen() {
       if (!isOpen()) refuse();
     },
+    /** @throws the same while the data is being upgraded */
     assertUpgraded() {
       if (!isOpen() && progress !== undefined) refuse();
     },
     confirm,
+    /** Upgrades the data if necessary, on one instance at a time, and opens. @throws StartError for data of a later version */
     async open() {
       // a restored database has no views
       if (isCurrent(await readDataVersion(db()))) await lockOutFormerVersions(db());
       else if (upgrade !== undefined) await upgradeInTurn(upgrade);
       if (!(await confirm())) throw new StartError(notUpgraded);
     },
-    close(reason) {
+    /** @param reason for clients */
+    close(reason: string) {
       confirmed_until = 0;
       progress = reason;
     },

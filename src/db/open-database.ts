@@ -14,13 +14,12 @@ import {
 } from './database.js';
 import { storedCommandOf, storedNameOf } from './former-versions.js';
 import { createGate, type DataUpgrade } from './gate.js';
-import { endIdleTransactions, formatAppName } from './idle-transactions.js';
 import { buildMinId, createIdGenerator } from './ids.js';
 import { defineModels, ensureIndexes, findMissingIndexes, type Indexes } from './indexes.js';
 import { createLeaseTaker } from './leases.js';
 import { type PoolMetrics, watchPool } from './pool-events.js';
 import { assertNotRestoring } from './restore-marker.js';
-import { assertSupported, createClockWatch } from './server-checks.js';
+import { assertSupported, createClockWatch, endIdleTransactions, formatAppName } from './server-checks.js';
 
 export interface DatabaseOptions {
   uri: string;

@@ -1,11 +1,20 @@
 import { AppError } from '../errors.js';
-import { limitCollections } from '../resources/api-key.js';
+import { type LimitField, limitCollections } from '../resources/api-key.js';
 import { device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { ListedType } from '../schema/resource.js';
 import { getId, getIds } from '../serialize/bson.js';
 import { type Id, readIdTime } from './ids.js';
-import type { KeyLimit } from './key-limit.js';
+
+/** The object that a key is limited to, with everything below it (reference/access.md#limited-keys). */
+export interface KeyLimit {
+  /** The field that names it. */
+  field: LimitField;
+  /** Its collection. */
+  plural: string;
+  _id: Id;
+  id_developer: string;
+}
 
 /** The part of the data that an operation may see: an account, or one object of it with everything below (reference/access.md#limited-keys). */
 export interface Reach {

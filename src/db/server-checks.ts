@@ -1,6 +1,7 @@
 import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
 import type { Log } from './database.js';
+import { hasCode } from './driver-errors.js';
 
 /** The oldest version of MongoDB that has clustered collections and all stages that are used. */
 const min_version = 6;
@@ -31,22 +32,12 @@ async function readFeatureVersion(db: mongo.Db): Promise<string | undefined> {
   }
 }
 
-/** Compares the clock of this machine with that of the database. */
-export interface ClockWatch {
-  /** Milliseconds by which this clock is ahead; 0 until it is measured. */
-  offset(): number;
-  /** Deadlines pass only while this is true. */
-  isRight(): boolean;
-  /** Measures the offset; warns of a wrong clock once an hour. */
-  measure(db: mongo.Db): Promise<void>;
-}
-
 const max_offset_ms = 5000;
 const wrong_offset_ms = 60_000;
 const warning_period_ms = 3_600_000;
 
-/** Creates the watch of a process. @param clock epoch milliseconds */
-export function createClockWatch(log: Log, clock = Date.now): ClockWatch {
+/** Creates the comparison of the clock of this machine with that of the database. @param clock epoch milliseconds */
+export function createClockWatch(log: Log, clock = Date.now) {
   let offset_ms = 0;
   let warning: { isRight: boolean; at_ms: number } | undefined;
   const isRight = () => Math.abs(offset_ms) <= wrong_offset_ms;
@@ -61,9 +52,12 @@ export function createClockWatch(log: Log, clock = Date.now): ClockWatch {
   }
 
   return {
+    /** Milliseconds by which this clock is ahead; 0 until it is measured. */
     offset: () => offset_ms,
+    /** Deadlines pass only while this is true. */
     isRight,
-    async measure(db) {
+    /** Measures the offset; warns of a wrong clock once an hour. */
+    async measure(db: mongo.Db) {
       const sent_at = clock();
       const { localTime } = await db.command({ hello: 1 });
       // the database read its clock at some time in between
@@ -71,4 +65,41 @@ export function createClockWatch(log: Log, clock = Date.now): ClockWatch {
       if (Math.abs(offset_ms) > max_offset_ms) warn();
     },
   };
+}
+
+/** Names the connections of an installation: others on the same server have databases of other names. */
+export function formatAppName({
+  appName = 'device-platform',
+  dbName = 'test',
+}: mongo.MongoClientOptions & { dbName?: string }): string {
+  return `${appName}/${dbName}`;
+}
+
+/** A transaction of this service sends its commands at once: after so long, its process has crashed or lost the database. */
+const idle_us = 3_000_000;
+/** Errors of an address that may not list sessions: Unauthorized, and AtlasError of shared clusters. */
+const isRefused = hasCode(13, 8000);
+
+/**
+ * Ends transactions that crashed processes of this service have left open. MongoDB does so only after 60 s, and until then
+ * other requests cannot change their documents. A process that was only slow begins its transaction again.
+ * @returns their number; 0 if the user of the address may not list its sessions
+ */
+export async function endIdleTransactions(client: mongo.MongoClient): Promise<number> {
+  const idle = {
+    type: 'idleSession',
+    appName: client.options.appName,
+    'transaction.timeInactiveMicros': { $gte: idle_us },
+  };
+  const stages = [{ $currentOp: { idleSessions: true, idleConnections: false } }, { $match: idle }];
+  try {
+    const admin = client.db('admin', { readPreference: 'primary' });
+    const idleSessions = await admin.aggregate([...stages, { $project: { lsid: 1 } }]).toArray();
+    const sessions = idleSessions.map(({ lsid }) => ({ id: lsid.id }));
+    if (sessions.length > 0) await admin.command({ killSessions: sessions });
+    return sessions.length;
+  } catch (error) {
+    if (isRefused(error)) return 0;
+    throw error;
+  }
 }

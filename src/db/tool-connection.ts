@@ -1,19 +1,12 @@
-import mongoose, { type mongo } from 'mongoose';
+import mongoose from 'mongoose';
 import { readDataVersion } from './data-version.js';
 import { checkAddress, type DatabaseAccess } from './database.js';
 import { storedCommandOf, storedNameOf } from './former-versions.js';
 
-/** A connection for tools, whose commands may take as long as they need. */
-export interface ToolConnection {
-  client: mongo.MongoClient;
-  db: mongo.Db;
-  /** The database for functions of the service. */
-  access: DatabaseAccess;
-  close(): Promise<void>;
-}
+export type ToolConnection = Awaited<ReturnType<typeof connectTool>>;
 
-/** Connects to a database. @throws StartError for a malformed address, and data of a later version; Error of the driver without a primary */
-export async function connectTool(uri: string): Promise<ToolConnection> {
+/** Connects to a database for tools, whose commands may take as long as they need. @throws StartError for a malformed address, and data of a later version; Error of the driver without a primary */
+export async function connectTool(uri: string) {
   checkAddress(uri);
   const client = new mongoose.mongo.MongoClient(uri, {
     serverSelectionTimeoutMS: 10_000,
@@ -28,6 +21,7 @@ export async function connectTool(uri: string): Promise<ToolConnection> {
     await client.close();
     throw error;
   });
+  /** The database for functions of the service. */
   const access: DatabaseAccess = {
     collection: (plural) => db.collection(storedNameOf(plural)),
     command: (command) => db.command(storedCommandOf(command), { promoteLongs: false }),

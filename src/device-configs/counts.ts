@@ -3,7 +3,7 @@ import { statesOf } from '../device-state/store.js';
 import { AppError } from '../errors.js';
 import { runInParallel } from '../lib/parallel.js';
 import { countParts, type OperationContext } from '../objects/context.js';
-import { type Counts, toCounts } from '../objects/count-rows.js';
+import { type Counts, toCounts } from '../objects/counts.js';
 import { statesByEntry } from '../objects/related-devices.js';
 import { compile } from '../objects/select/compile.js';
 import { readIds } from '../objects/select/read.js';

@@ -1,19 +1,22 @@
-import type { ChangeState } from '../device-state/store.js';
+import { findDesiredConfigs } from '../device-state/changes.js';
+import { type ChangeState, findState } from '../device-state/store.js';
 import { takeShare } from '../http/admission.js';
 import { parseRange } from '../http/byte-range.js';
-import type { Answer, Endpoint, RequestContext } from '../http/context.js';
+import type { Endpoint, RequestContext } from '../http/context.js';
 import { isNotModified } from '../http/entity-tags.js';
 import { createListing } from '../http/list-request.js';
 import { parseExplicitFormat } from '../http/negotiate.js';
 import { createShares } from '../lib/shares.js';
+import type { OperationContext } from '../objects/context.js';
 import { listChildren } from '../objects/lists.js';
+import type { Bson, Page } from '../objects/page.js';
 import { device, deviceconfig } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { describeIdentifier } from '../schema/resource.js';
+import { getString } from '../serialize/bson.js';
 import { createConfigCounts } from './count-endpoint.js';
 import { desiredConfigEndpoints } from './desired-endpoints.js';
-import { appendDesiredMarks } from './desired-marks.js';
 import { manyConfigEndpoints } from './many-endpoints.js';
 import { createConfig, findConfig, loadConfig } from './store.js';
 
@@ -24,17 +27,19 @@ const max_download_bytes = 128 * 1024 * 1024;
 const max_waiting_downloads = 200;
 const all = '/devices/{device_id_developer}/deviceconfigs/';
 
-/** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download, #delivery, #fleet). */
-export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
-  const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
-  const ofDevice = { device_id_developer: describeIdentifier(device) };
-  const { name, version } = deviceconfig.fields;
-  const ofFile = { ...ofDevice, ...(name && { file_name: name.type }) };
-  const shared = { tag: 'deviceconfigs', pathParameters: ofDevice } as const;
+const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
+const ofDevice = { device_id_developer: describeIdentifier(device) };
+const { name, version } = deviceconfig.fields;
+const ofFile = { ...ofDevice, ...(name && { file_name: name.type }) };
+const shared = { tag: 'deviceconfigs', pathParameters: ofDevice } as const;
+const result = { kind: 'file', type: deviceconfig } as const;
+const ofFiles = { ...shared, method: 'get', scope: 'read', isForDevices: true, result } as const;
 
+/** Creates the handler of downloads, whose bytes accounts share. */
+function createDownload(): Endpoint['handle'] {
   const downloads = createShares({ capacity: max_download_bytes, max_waiting: max_waiting_downloads });
 
-  async function download(ctx: RequestContext): Promise<Answer | undefined> {
+  return async (ctx) => {
     const { file_name = '', file_version } = ctx.path;
     const { _id, size } = await findConfig(ctx, idOf(ctx), file_name, file_version);
     const release = await takeShare(downloads, ctx, size);
@@ -44,8 +49,12 @@ export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
     if (parseExplicitFormat(ctx.request.headers.accept) !== undefined) return { document: document.bson };
     sendFile(ctx, document);
     return undefined;
-  }
+  };
+}
 
+/** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download, #delivery, #fleet). */
+export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
+  const downloading = { ...ofFiles, handle: createDownload() };
   return [
     {
       ...shared,
@@ -81,28 +90,18 @@ export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
       }),
     },
     {
-      ...shared,
-      method: 'get',
-      scope: 'read',
-      result: { kind: 'file', type: deviceconfig },
+      ...downloading,
       operationId: 'downloadLatestDeviceConfig',
       path: `${all}{file_name}/`,
       pathParameters: ofFile,
       summary: 'Download the latest version of a configuration file',
-      isForDevices: true,
-      handle: download,
     },
     {
-      ...shared,
-      method: 'get',
-      scope: 'read',
-      result: { kind: 'file', type: deviceconfig },
+      ...downloading,
       operationId: 'downloadDeviceConfig',
       path: `${all}{file_name}/{file_version}/`,
       pathParameters: { ...ofFile, ...(version && { file_version: version.type }) },
       summary: 'Download a version of a configuration file',
-      isForDevices: true,
-      handle: download,
     },
     ...desiredConfigEndpoints(changeState),
     ...manyConfigEndpoints(limit_bytes),
@@ -139,4 +138,27 @@ function sendFile(
   const part = range === undefined ? file : file.subarray(range.start, range.end + 1);
   response.setHeader('Content-Length', part.length);
   response.end(part);
+}
+
+/** The BSON element `desired: true`, and the end of a document. */
+const mark = Buffer.from('\x08desired\0\x01\0', 'latin1');
+
+/** Adds `desired: true` to the versions of files that a device shall have (reference/device-configs.md#listing). */
+export async function appendDesiredMarks(ctx: OperationContext, page: Page, id: string): Promise<Page> {
+  const { store } = ctx;
+  const node = await store.loader(device.plural).locate(ctx, id);
+  const { desired } = node === undefined ? {} : await findState(store.db, node._id);
+  const versions = findDesiredConfigs(desired ?? {});
+  if (versions.size === 0) return page;
+  const isDesired = (bson: Bson) => versions.get(getString(bson, 'name') ?? '') === getString(bson, 'version');
+  async function* markBatches(): AsyncGenerator<readonly Bson[]> {
+    for await (const batch of page.batches) yield batch.map((bson) => (isDesired(bson) ? appendMark(bson) : bson));
+  }
+  return { ...page, batches: markBatches() };
+}
+
+function appendMark(bson: Bson): Bson {
+  const marked = Buffer.concat([bson.subarray(0, -1), mark]);
+  marked.writeInt32LE(marked.length);
+  return marked;
 }

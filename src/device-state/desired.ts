@@ -1,4 +1,4 @@
-import { createLookup, type LookUp } from '../db/batching/lookup.js';
+import { createLookup } from '../db/batching/lookup.js';
 import type { Database } from '../db/database.js';
 import { findAll, findMany } from '../db/raw-find.js';
 import { type DesiredMessage, formatDesired, type StoredState, statesOf } from './store.js';
@@ -9,12 +9,7 @@ interface DeviceKey {
   device: string;
 }
 
-/** Reads of what connections deliver. Those of all connections share commands, in the share of their account. */
-export interface DesiredStates {
-  /** Finds the devices of an account that have a desired state, in order. */
-  list: LookUp<string, readonly string[]>;
-  find: LookUp<DeviceKey, DesiredMessage>;
-}
+export type DesiredStates = ReturnType<typeof createDesiredStates>;
 
 /** Calls that share a command; connections of an account ask for the same. */
 const max_lists = 1000;
@@ -23,8 +18,8 @@ const max_states = 16;
 /** States that a wildcard subscription gets at once. */
 const max_desired = 1000;
 
-/** Creates the reader of a process. */
-export function createDesiredStates(db: Database): DesiredStates {
+/** Creates the reader of what connections deliver: those of all share commands, in the share of their account. */
+export function createDesiredStates(db: Database) {
   const isDesired = { desired_version: { $gt: 0 } };
 
   async function listOf(account: string): Promise<readonly string[]> {
@@ -33,6 +28,7 @@ export function createDesiredStates(db: Database): DesiredStates {
     return states.map(({ device }) => device);
   }
 
+  /** Finds the devices of an account that have a desired state, in order. */
   const list = createLookup<string, readonly string[]>({
     async fetch(accounts) {
       const lists = new Map<string, readonly string[]>();

@@ -40,11 +40,15 @@ export function showState({ response }: RequestContext, state: DeviceState): Ans
   return { details };
 }
 
+const shared = { tag: 'devices', pathParameters: { device_id_developer: describeIdentifier(device) } } as const;
+const findDevice = (ctx: RequestContext) => assertExists(ctx, device, ctx.path.device_id_developer ?? '');
+
+/** Describes a body that is merged into a side of a state. */
+const bodyOf = (title: string, interval: number) =>
+  ({ schema: describePatch(title, { interval }), updating: true, limit_bytes: body_limit_bytes }) as const;
+
 /** Creates the endpoints of the state of devices (reference/device-state.md). */
 export function stateEndpoints(changeState: ChangeState): Endpoint[] {
-  const shared = { tag: 'devices', pathParameters: { device_id_developer: describeIdentifier(device) } } as const;
-  const findDevice = (ctx: RequestContext) => assertExists(ctx, device, ctx.path.device_id_developer ?? '');
-
   return [
     {
       ...shared,
@@ -67,11 +71,7 @@ export function stateEndpoints(changeState: ChangeState): Endpoint[] {
         'The body is merged into `desired` (RFC 7386): `null` removes a member. `configs` is not changed here.',
       scope: 'write',
       query: versions,
-      body: {
-        schema: describePatch('DesiredStatePatch', { interval: 60 }),
-        updating: true,
-        limit_bytes: body_limit_bytes,
-      },
+      body: bodyOf('DesiredStatePatch', 60),
       result: stateUpdated,
       async handle(ctx) {
         const { version } = parseQuery(ctx.query, versions);
@@ -90,11 +90,7 @@ export function stateEndpoints(changeState: ChangeState): Endpoint[] {
       description: 'The body is merged into `reported` (RFC 7386): `null` removes a member.',
       scope: 'write',
       isForDevices: true,
-      body: {
-        schema: describePatch('ReportedStatePatch', { interval: 30 }),
-        updating: true,
-        limit_bytes: body_limit_bytes,
-      },
+      body: bodyOf('ReportedStatePatch', 30),
       result: stateUpdated,
       async handle(ctx) {
         checkPatch('reported', ctx.body);

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
-import { createShares, type Release, type Reservation, type Shares } from '../lib/shares.js';
-import { createCloseSignal } from './close-signal.js';
+import { createShares, type Release, type Shares } from '../lib/shares.js';
+import { createCloseSignal, createSlotClient } from './close-signal.js';
 import { type Locals, localsOf, type RequestContext } from './context.js';
-import { createSlotClient } from './slot-client.js';
 
 /** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
 const default_answer_limit_ms = 4500;
@@ -20,23 +19,13 @@ const max_body_bytes = 64 * 1024 * 1024;
 
 type Requester = Pick<RequestContext, 'account' | 'response'>;
 
-/** Limits what a process works on at once; whatever exceeds a limit is 5033 (reference/requests.md#time-limits). */
-export interface Admission {
-  /**
-   * Gives each request its id and answers when time runs out: 5033 while it waits for its turn, and to a read that has mostly
-   * waited, else 5031, unless `timeoutError` says otherwise. A change in progress is not 5033, which clients repeat.
-   */
-  begin: RequestHandler;
-  /** Bounds the requests whose key is being looked up. @throws AppError overloaded (5033) */
-  authenticating<T>(work: () => Promise<T>): Promise<T>;
-  /** Runs `work` in one of the slots of the account; those of costly operations are fewer. @throws AppError overloaded (5033) */
-  inSlot<T>(requester: Requester, isCostly: boolean, work: () => Promise<T>): Promise<T>;
-  /** Bytes held for an account. */
-  reserve(account: string): Reservation;
-}
+export type Admission = ReturnType<typeof createAdmission>;
 
-/** Creates the limits of one process. @param answer_limit_ms time after which a request is answered 5031 */
-export function createAdmission(answer_limit_ms = default_answer_limit_ms): Admission {
+/**
+ * Creates the limits of what a process works on at once; whatever exceeds one is 5033 (reference/requests.md#time-limits).
+ * @param answer_limit_ms time after which a request is answered 5031
+ */
+export function createAdmission(answer_limit_ms = default_answer_limit_ms) {
   const slots = createShares({ capacity: max_in_flight });
   const costlySlots = createShares({ capacity: max_costly_in_flight, max_waiting: max_waiting_costly });
   // the account is not known yet
@@ -44,9 +33,12 @@ export function createAdmission(answer_limit_ms = default_answer_limit_ms): Admi
   const bodies = createShares({ capacity: max_body_bytes });
   return {
     begin: createBegin(answer_limit_ms),
-    authenticating: (work) => lookups.run('', work),
-    inSlot: (requester, isCostly, work) =>
+    /** Bounds the requests whose key is being looked up. @throws AppError overloaded (5033) */
+    authenticating: <T>(work: () => Promise<T>) => lookups.run('', work),
+    /** Runs `work` in one of the slots of the account; those of costly operations are fewer. @throws AppError overloaded (5033) */
+    inSlot: <T>(requester: Requester, isCostly: boolean, work: () => Promise<T>) =>
       isCostly ? runInShare(costlySlots, requester, work) : slots.run(requester.account, work),
+    /** Bytes held for an account. */
     reserve: bodies.reserve,
   };
 }
@@ -78,6 +70,10 @@ export function callerOf({ response }: Pick<Requester, 'response'>) {
   return { caller: locals, signal: locals.left };
 }
 
+/**
+ * Gives each request its id and answers when time runs out: 5033 while it waits for its turn, and to a read that has mostly
+ * waited, else 5031, unless `timeoutError` says otherwise. A change in progress is not 5033, which clients repeat.
+ */
 const createBegin =
   (answer_limit_ms: number): RequestHandler =>
   (request, response, next) => {

@@ -1,23 +1,14 @@
-import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
+import { randomUUID } from 'node:crypto';
+import { type IncomingMessage, type RequestListener, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket, Server as TlsServer } from 'node:tls';
 import type { Response } from 'express';
+import { type Failure, failures } from '../errors.js';
 import type { Locals } from './context.js';
-import { arrivesTooLate, formatParserFailure, type ParserError } from './parser-failures.js';
+import { contentTypes } from './send.js';
 
-/** The connections of a server: requests in progress on each, and an orderly end. */
-export interface Connections {
-  /**
-   * Hands WebSocket upgrades of `/mqtt` to `onWebSocket`. Any other request with an `Upgrade` header, such as the `h2c` that
-   * some clients offer with their first request, is handled as if the header were absent (RFC 9110 §7.8).
-   */
-  acceptWebSockets(onWebSocket: OnWebSocket): void;
-  /** From now on, every answer carries `Connection: close`. */
-  startDraining(): void;
-  /** Stops accepting connections, answers what was received, and cuts what is left after `limit_ms`. */
-  close(limit_ms: number): Promise<void>;
-}
+export type Connections = ReturnType<typeof trackConnections>;
 
 export type OnWebSocket = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
@@ -61,7 +52,7 @@ export function trackConnections(
   server: Server,
   handle: RequestListener,
   { request_limit_ms, request_check_ms } = defaultLimits,
-): Connections {
+) {
   const connections = new Map<Socket, Connection>();
   /** The sockets below, of which those in a TLS handshake are no connections yet. */
   const sockets = new Set<Socket>();
@@ -133,7 +124,11 @@ export function trackConnections(
     else socket.destroy();
   });
   return {
-    acceptWebSockets(onWebSocket) {
+    /**
+     * Hands WebSocket upgrades of `/mqtt` to `onWebSocket`. Any other request with an `Upgrade` header, such as the `h2c` that
+     * some clients offer with their first request, is handled as if the header were absent (RFC 9110 §7.8).
+     */
+    acceptWebSockets(onWebSocket: OnWebSocket): void {
       server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
         if (isMqttOverWebSocket(request)) {
           onWebSocket(request, socket, head);
@@ -148,11 +143,13 @@ export function trackConnections(
         else connection.onIdle = replayRequest;
       });
     },
-    startDraining() {
+    /** From now on, every answer carries `Connection: close`. */
+    startDraining(): void {
       isDraining = true;
       for (const connection of connections.values()) markLast(connection);
     },
-    async close(limit_ms) {
+    /** Stops accepting connections, answers what was received, and cuts what is left after `limit_ms`. */
+    async close(limit_ms: number): Promise<void> {
       this.startDraining();
       // http.Server.close would destroy idle connections at once, and with them requests that were just sent
       const closed = new Promise((resolve) => NetServer.prototype.close.call(server, resolve));
@@ -232,4 +229,30 @@ function replay(
   }
   socket.unshift(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), head]));
   server.emit(socket instanceof TLSSocket ? 'secureConnection' : 'connection', socket);
+}
+
+/** An error of Node's HTTP parser, or its time limit. */
+export interface ParserError {
+  code?: string;
+  /** Error of Node's parser. */
+  reason?: string;
+}
+
+/** The error of a request that takes too long to arrive. */
+export const arrivesTooLate: ParserError = { code: 'ERR_HTTP_REQUEST_TIMEOUT' };
+
+const failureByCode: ReadonlyMap<string | undefined, Failure> = new Map([
+  [arrivesTooLate.code, 'requestTimeout'],
+  ['HPE_HEADER_OVERFLOW', 'headersTooLarge'],
+  ['HPE_CHUNK_EXTENSIONS_OVERFLOW', 'tooLarge'],
+]);
+
+/** Formats the answer to bytes that are no request, which Node would answer without a body (reference/errors.md#error-body). */
+export function formatParserFailure({ code: cause, reason }: ParserError, request_id: unknown = randomUUID()): string {
+  const failure = failureByCode.get(cause) ?? 'badParameter';
+  const { status, code, message } = failures[failure];
+  const details = failure === 'badParameter' ? { request: `must be HTTP: ${reason}` } : {};
+  const body = JSON.stringify({ code, message, details });
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nX-Request-Id: ${request_id}\r\nContent-Type: ${contentTypes.json}`;
+  return `${head}\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`;
 }

@@ -6,20 +6,13 @@ const exposed = 'ETag, Location, Retry-After, X-Request-Id';
 /** Names of headers, separated by commas (RFC 9110 §5.6.2). */
 const headerNames = /^[\w!#$%&'*+.^`|~, -]{1,1000}$/;
 
-/** Handlers that let web pages of other origins call the interface (reference/requests.md#cors). */
-export interface Cors {
-  /** Recognizes preflight requests; `Locals.isPreflight` says that they are answered with 204 whatever the path. */
-  preflight: RequestHandler;
-  /** Lets pages read the answers to all other requests. */
-  share: RequestHandler;
-}
-
-/** Creates the handlers for web pages of `origins`, or of all with `*`. */
-export function createCors(origins: readonly string[], keyHeaders: readonly string[]): Cors {
+/** Creates the handlers that let web pages of `origins`, or of all with `*`, call the interface (reference/requests.md#cors). */
+export function createCors(origins: readonly string[], keyHeaders: readonly string[]) {
   const all = origins.includes('*');
   const requestHeaders = ['Accept', 'Content-Type', 'If-Match', 'If-None-Match', 'Last-Event-ID'];
   const allowedHeaders = [...new Set([...keyHeaders, 'Authorization']), ...requestHeaders].join(', ');
   const isAllowed = (origin: string | undefined) => origin !== undefined && (all || origins.includes(origin));
+  /** Lets pages read the answers to all requests but preflights. */
   const share: RequestHandler = (request, response, next) => {
     if (origins.length > 0) response.vary('Origin');
     const { origin } = request.headers;
@@ -29,6 +22,7 @@ export function createCors(origins: readonly string[], keyHeaders: readonly stri
     }
     next();
   };
+  /** Recognizes preflights; `Locals.isPreflight` says that they are answered with 204 whatever the path. */
   const preflight: RequestHandler = (request, response, next) => {
     if (request.method !== 'OPTIONS' || !isAllowed(request.headers.origin)) {
       next();

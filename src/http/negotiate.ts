@@ -24,9 +24,7 @@ const listFormats: readonly ListFormat[] = ['json', 'xml', 'csv', 'ndjson'];
 export function isHtmlPreferred(accept = ''): boolean {
   let html = 0;
   let others = 0;
-  for (const range of split(accept.slice(0, max_header_length), ',')) {
-    const [type = '', ...parameters] = split(range, ';').map((part) => part.trim().toLowerCase());
-    const quality = qualityOf(parameters) ?? 0;
+  for (const [type, quality] of readRanges(accept)) {
     if (type === 'text/html') html = Math.max(html, quality);
     else others = Math.max(others, quality);
   }
@@ -42,30 +40,33 @@ export function parseExplicitFormat(accept: string | undefined): 'json' | 'xml' 
   return named > 0 ? 'json' : undefined;
 }
 
-/**
- * Reads the quality of each format (RFC 9110 §12.5.1), from 0 to 1; skips malformed ranges. `json_named`: JSON was named, not
- * only covered by a wildcard.
- */
+/** Reads the quality of each format, from 0 to 1. `json_named`: JSON was named, not only covered by a wildcard. */
 function preference(accept: string) {
-  let xml = 0;
-  let json = 0;
-  let csv = 0;
-  let ndjson = 0;
+  const qualities = { xml: 0, json: 0, csv: 0, ndjson: 0 };
   let rank = 0;
+  for (const [type, quality] of readRanges(accept)) {
+    const format = namesXml(type) ? 'xml' : rowTypes.get(type);
+    if (format !== undefined) qualities[format] = Math.max(qualities[format], quality);
+    const specific = jsonRank(type);
+    if (specific < rank || (specific === rank && quality <= qualities.json)) continue;
+    rank = specific;
+    qualities.json = specific === 0 ? 0 : quality;
+  }
+  return { ...qualities, json_named: rank >= 3 };
+}
+
+const rowTypes = new Map([
+  ['text/csv', 'csv'],
+  ['application/x-ndjson', 'ndjson'],
+] as const) as ReadonlyMap<string, 'csv' | 'ndjson'>;
+
+/** Yields the media ranges of `Accept` with their quality (RFC 9110 §12.5.1), without malformed ones. */
+function* readRanges(accept: string): Generator<[type: string, quality: number]> {
   for (const range of split(accept.slice(0, max_header_length), ',')) {
     const [type = '', ...parameters] = split(range, ';').map((part) => part.trim().toLowerCase());
     const quality = qualityOf(parameters);
-    if (quality === undefined) continue;
-    if (namesXml(type)) xml = Math.max(xml, quality);
-    if (type === 'text/csv') csv = Math.max(csv, quality);
-    if (type === 'application/x-ndjson') ndjson = Math.max(ndjson, quality);
-    const specific = jsonRank(type);
-    if (specific > rank || (specific === rank && quality > json)) {
-      rank = specific;
-      json = specific === 0 ? 0 : quality;
-    }
+    if (quality !== undefined) yield [type, quality];
   }
-  return { xml, json, csv, ndjson, json_named: rank >= 3 };
 }
 
 /** Reports whether `Content-Type` labels a body as XML (reference/streams.md#xml-bodies). */

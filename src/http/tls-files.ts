@@ -9,17 +9,7 @@ import { coalesce } from '../lib/coalesce.js';
 
 type Paths = Pick<Config, 'tls_cert_file' | 'tls_key_file' | 'tls_client_ca_file'>;
 
-/** The certificate and key of the service, and the authorities of its clients, as the files were last found valid. */
-export interface TlsFiles {
-  /** Clients may show certificates. */
-  readonly hasClientAuthorities: boolean;
-  /** Lets new connections of a server use the files as they are, now and after each change. */
-  follow<S extends Server>(server: S, authenticatesClients?: boolean): S;
-  /** Reads the files again; bad ones leave the former in use, and are logged. */
-  reload(): Promise<void>;
-  readSecondsLeft(): number;
-  close(): void;
-}
+export type TlsFiles = NonNullable<Awaited<ReturnType<typeof openTlsFiles>>>;
 
 interface Content {
   cert: string;
@@ -78,11 +68,11 @@ function parseCertificates(text: string): X509Certificate[] {
 }
 
 /**
- * Reads the files, and again every 30 s (reference/configuration.md#tls). @param log of one process, the others have a silent
+ * Reads the certificate and key of the service, and the authorities of its clients, again every 30 s (reference/configuration.md#tls). @param log of one process, the others have a silent
  * one @param clock epoch milliseconds
  * @returns undefined without TLS @throws StartError naming the file that is bad
  */
-export async function openTlsFiles(config: Paths, log: Log, clock: () => number): Promise<TlsFiles | undefined> {
+export async function openTlsFiles(config: Paths, log: Log, clock: () => number) {
   const initial = await readTlsFiles(config);
   if (initial === undefined) return undefined;
   let content = initial;
@@ -118,8 +108,10 @@ export async function openTlsFiles(config: Paths, log: Log, clock: () => number)
   warnOfEnd();
   const timer = setInterval(() => void reload().catch(() => undefined), reload_period_ms).unref();
   return {
+    /** Clients may show certificates. */
     hasClientAuthorities: config.tls_client_ca_file !== undefined,
-    follow(server, authenticatesClients = false) {
+    /** Lets new connections of a server use the files as they are, now and after each change. */
+    follow<S extends Server>(server: S, authenticatesClients = false): S {
       const use = ({ ca, ...keyPair }: Content) =>
         server.setSecureContext({ ...keyPair, ...(authenticatesClients && { ca }), minVersion: 'TLSv1.2' });
       use(content);
@@ -128,6 +120,7 @@ export async function openTlsFiles(config: Paths, log: Log, clock: () => number)
       server.removeAllListeners('tlsClientError').on('tlsClientError', (_error, socket) => socket.destroy());
       return server;
     },
+    /** Reads the files again; bad ones leave the former in use, and are logged. */
     reload,
     readSecondsLeft: () => (readEnd() - clock()) / 1000,
     close: () => clearInterval(timer),

@@ -3,8 +3,7 @@ import type { Page } from '../objects/page.js';
 import { isRowFormat, type ListFormat } from '../schema/list-parameters.js';
 import type { ListOutput } from '../serialize/list.js';
 import type { RequestContext } from './context.js';
-import { contentTypes, send, setVary } from './send.js';
-import { waitForDrain } from './wait-for-drain.js';
+import { contentTypes, send, setVary, waitForDrain } from './send.js';
 import type { YieldTurn } from './yield-queue.js';
 
 /** Bytes written per turn of the event loop. */

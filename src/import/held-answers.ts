@@ -1,7 +1,7 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import { createCloseSignal } from '../http/close-signal.js';
 import type { RequestContext } from '../http/context.js';
-import { waitForDrain } from '../http/wait-for-drain.js';
+import { waitForDrain } from '../http/send.js';
 import type { Reservation } from '../lib/shares.js';
 
 /** Text that is compressed together. */

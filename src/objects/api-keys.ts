@@ -3,8 +3,8 @@ import { LRUCache } from 'lru-cache';
 import mongoose from 'mongoose';
 import { type Database, type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import type { KeyLimit } from '../db/key-limit.js';
 import { findMany, hasMatch } from '../db/raw-find.js';
+import type { KeyLimit } from '../db/reach.js';
 import { AppError, type FieldErrors } from '../errors.js';
 import { type LimitField, limitCollections } from '../resources/api-key.js';
 import { apikey, project } from '../resources/index.js';
@@ -43,15 +43,7 @@ export interface NewKey extends RequestedLimit {
   expires_at?: number;
 }
 
-/** The API keys of all accounts. */
-export interface Keyring {
-  /** @returns undefined for a key that is unknown, revoked or expired; `now` in epoch seconds */
-  find(key: string, now: number): Promise<KeyUser | undefined>;
-  /** Finds the user of a key that may have expired, to name it in the log. */
-  identify(key: string, now: number): Promise<KeyUser | undefined>;
-  /** Removes a key that this process revoked from the caches of the workers of this instance. */
-  invalidate(key_id: string): Promise<void>;
-}
+export type Keyring = ReturnType<typeof openKeyring>;
 
 /** Connects the keyrings of the workers of an instance. @param forget called with each key that is revoked in any of them */
 export type ShareRevocations = (forget: (key_id: string) => void) => (key_id: string) => Promise<void>;
@@ -80,7 +72,7 @@ export function openKeyring(
   db: Database,
   hierarchyVersionOf: (account: string) => number = () => 0,
   share?: ShareRevocations,
-): Keyring {
+) {
   const cache = new LRUCache<string, CacheEntry>({ max: max_cached_keys });
   let invalidations = 0;
 
@@ -97,6 +89,7 @@ export function openKeyring(
     return { account, user, scope, limit: readLimit(stored), key_id, expires_at };
   }
 
+  /** Finds the user of a key that may have expired, to name it in the log. */
   async function identify(text: string, now: number): Promise<KeyUser | undefined> {
     if (text.length > max_key_length) return undefined;
     const digest = digestOf(text);
@@ -116,11 +109,13 @@ export function openKeyring(
 
   return {
     identify,
-    async find(text, now) {
+    /** @returns undefined for a key that is unknown, revoked or expired; `now` in epoch seconds */
+    async find(text: string, now: number): Promise<KeyUser | undefined> {
       const key = await identify(text, now);
       return key !== undefined && hasExpired(key, now) ? undefined : key;
     },
-    async invalidate(key_id) {
+    /** Removes a key that this process revoked from the caches of the workers of this instance. */
+    async invalidate(key_id: string): Promise<void> {
       forget(key_id);
       await forgetEverywhere?.(key_id);
     },

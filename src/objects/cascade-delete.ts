@@ -13,7 +13,6 @@ import type { Resource } from '../schema/resource.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import type { OperationContext, Store } from './context.js';
 import { type JournalRoot, resumeJournaled, runJournaled, saveRoot } from './journal.js';
-import { assertRemovable } from './limits.js';
 import { assertUnprotected } from './references.js';
 import {
   deleteLeaves,
@@ -25,6 +24,7 @@ import {
   type RecordedRemoval,
   writeNodeTombstones,
 } from './removed-nodes.js';
+import { assertRemovable } from './resources.js';
 import { withdrawTombstones } from './tombstones.js';
 
 /**

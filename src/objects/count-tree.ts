@@ -8,9 +8,9 @@ import { splitIntoBatches } from '../lib/batches.js';
 import { resources } from '../resources/index.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
-import { assertRemovable } from './limits.js';
 import { assertUnprotected } from './references.js';
 import { buildLeafRanges, type Leaf, leavesOf, type NodeRef } from './removed-nodes.js';
+import { assertRemovable } from './resources.js';
 
 /** Objects whose leaves one query counts. */
 const max_parents = 10_000;

@@ -7,7 +7,6 @@ import type { Grouping } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
-import { type CountRow, type Counts, toCounts } from './count-rows.js';
 import { compile } from './select/compile.js';
 import { count, readOptions } from './select/read.js';
 
@@ -100,4 +99,47 @@ async function listAbove(
   const objects = await findMany(store.db.collection<StoredObject>(plural), { account }, options);
   if (objects.length > max_values) return undefined;
   return new Map(objects.map(({ _id, id_developer }) => [id_developer, { ancestors: _id }]));
+}
+
+/** Numbers of objects by their values, the greatest first. */
+export interface Counts {
+  total_documents: number;
+  /** The values by name, and `count`. */
+  values: readonly object[];
+}
+
+/** The number of objects that have these values, in the order of the groupings. */
+export interface CountRow {
+  values: readonly unknown[];
+  count: number;
+}
+
+/** Sorts numbers as the database does, and shows the first `max`. */
+export function toCounts(rows: readonly CountRow[], groupings: readonly Pick<Grouping, 'name'>[], max: number): Counts {
+  const present = rows.filter(({ count }) => count > 0);
+  present.sort((row, other) => other.count - row.count || compareAll(row.values, other.values));
+  return {
+    total_documents: present.reduce((sum, { count }) => sum + count, 0),
+    values: present.slice(0, max).map(({ values, count }) => ({
+      ...Object.fromEntries(groupings.map(({ name }, at) => [name, values[at]])),
+      count,
+    })),
+  };
+}
+
+function compareAll(values: readonly unknown[], others: readonly unknown[]): number {
+  for (const [at, value] of values.entries()) {
+    const order = compare(value, others[at]);
+    if (order !== 0) return order;
+  }
+  return 0;
+}
+
+const types = ['object', 'number', 'string', 'boolean'];
+
+function compare(value: unknown, other: unknown): number {
+  if (typeof value !== typeof other) return types.indexOf(typeof value) - types.indexOf(typeof other);
+  // bytes, as the order of code units is another one
+  if (typeof value === 'string') return Buffer.compare(Buffer.from(value), Buffer.from(String(other)));
+  return Number(value) - Number(other);
 }

@@ -8,16 +8,7 @@ import type { LastStream } from './stream-values.js';
 
 type Bson = Uint8Array;
 
-/**
- * Last streams of devices by their `stream_revision`, which every instance replaces after it has stored or deleted data streams
- * of a device, and before it answers: a stream that was found after a device was read is the last one until then.
- */
-export interface LastStreamCache {
-  /** @param bson the device @param now epoch seconds */
-  get(bson: Bson, now: number): LastStream | undefined;
-  /** @param bson the device as it was read before the stream */
-  set(bson: Bson, last: LastStream): void;
-}
+export type LastStreamCache = ReturnType<typeof createLastStreamCache>;
 
 interface Entry extends LastStream {
   revision: string;
@@ -28,20 +19,25 @@ const entry_bytes = 300;
 /** Bounds what an instance of an earlier version, or one that crashes after a deletion, does not replace. */
 const max_age_ms = 60_000;
 
-/** Creates the cache of a process. */
-export function createLastStreamCache(): LastStreamCache {
+/**
+ * Creates the cache of last streams of devices by their `stream_revision`, which every instance replaces after it has stored or
+ * deleted data streams of a device, and before it answers: a stream that was found after a device was read is the last until then.
+ */
+export function createLastStreamCache() {
   const cache = new LRUCache<string, Entry>({
     maxSize: max_bytes,
     sizeCalculation: ({ data }) => data.length + entry_bytes,
     ttl: max_age_ms,
   });
   return {
-    get(bson, now) {
+    /** @param bson the device @param now epoch seconds */
+    get(bson: Bson, now: number): LastStream | undefined {
       const entry = cache.get(readBytes(bson, '_id') ?? '');
       if (entry === undefined || entry.revision !== readBytes(bson, 'stream_revision')) return undefined;
       return entry.at <= now ? entry : undefined;
     },
-    set(bson, { at, data }) {
+    /** @param bson the device as it was read before the stream */
+    set(bson: Bson, { at, data }: LastStream): void {
       const revision = readBytes(bson, 'stream_revision');
       // the bytes are part of a reply
       if (revision !== undefined) cache.set(readBytes(bson, '_id') ?? '', { at, data: Buffer.from(data), revision });

@@ -1,7 +1,6 @@
 import type { Id } from '../db/ids.js';
-import type { KeyLimit } from '../db/key-limit.js';
 import { findMany } from '../db/raw-find.js';
-import { isWithin } from '../db/reach.js';
+import { isWithin, type KeyLimit } from '../db/reach.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import type { SelectOfType } from './select/selection.js';

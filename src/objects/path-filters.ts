@@ -9,7 +9,8 @@ import { type PathCondition, readExact } from '../schema/path-filters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 
-type Scope = Pick<OperationContext, 'store' | 'account'>;
+/** The operation that a look-up is for. @param readConcern reads at a time of the database instead of now */
+export type LookUpScope = Pick<OperationContext, 'store' | 'account'> & Pick<RawQuery, 'readConcern'>;
 type Expression = string | object;
 
 /** Reads the value at a path. Keys are literals, as MongoDB would interpret some. */
@@ -33,10 +34,9 @@ function buildMemberExpression(input: Expression, key: string): Expression {
  * their own value counts, or that of the object which they name if they do not have the key.
  */
 export async function buildInheritedFilter(
-  { store, account }: Scope,
+  { store, account, readConcern }: LookUpScope,
   { inherits }: ListedType,
   condition: PathCondition,
-  readConcern?: RawQuery['readConcern'],
 ): Promise<Record<string, unknown>> {
   const { member, path } = condition;
   const matches = buildComparison(buildPathExpression(`$${member}`, path), condition);
@@ -65,7 +65,7 @@ function buildComparison(value: Expression, { operand }: PathCondition): object 
  * no properties, by an index, and no measure have a key `valid_from`. @throws AppError badParameter (4004)
  */
 export async function assertUnambiguous(
-  { store: { db }, account }: Scope,
+  { store: { db }, account }: LookUpScope,
   paths: readonly PathCondition[] = [],
 ): Promise<void> {
   const faults = createFieldErrors();

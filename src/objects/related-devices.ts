@@ -2,7 +2,7 @@ import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import type { Index } from '../db/indexes.js';
 import { isWholeList, type QueryPlan } from '../db/query-plan.js';
-import { findAll, type RawQuery } from '../db/raw-find.js';
+import { findAll } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { buildAlarmConditions } from '../resources/device/alarms.js';
@@ -10,9 +10,8 @@ import { buildEntryConditions } from '../resources/device/configs.js';
 import { alarm, device, devicestate, devicevalue } from '../resources/index.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { keyOfId } from './ancestors.js';
-import type { OperationContext } from './context.js';
+import type { LookUpScope } from './path-filters.js';
 
-type Scope = Pick<OperationContext, 'store' | 'account'>;
 type Stored = Readonly<Record<string, unknown>>;
 
 /** A condition of devices on documents of another collection below them: one has to match an alternative. */
@@ -69,7 +68,7 @@ const relatedCollections: ReadonlyMap<string, RelatedCollection> = new Map([
 ]);
 
 /** Builds the conditions on open alarms and on configuration files. */
-export function buildStateConditions({ account }: Scope, { params }: ListRequest): RelatedCondition[] {
+export function buildStateConditions({ account }: LookUpScope, { params }: ListRequest): RelatedCondition[] {
   const conditions: RelatedCondition[] = [];
   if (typeof params.alarm === 'string') {
     const filter = { account, ...buildAlarmConditions(params.alarm) };
@@ -93,7 +92,7 @@ const piece_size = 5000;
  * @throws AppError badParameter (4004) if neither leaves few enough for their ids to be a condition of one query
  */
 export async function selectDevices(
-  scope: Scope,
+  scope: LookUpScope,
   conditions: readonly RelatedCondition[],
   planOthers: () => Promise<Pick<QueryPlan, 'filter' | 'hint'>>,
 ): Promise<readonly Id[]> {
@@ -115,7 +114,7 @@ export async function selectDevices(
 }
 
 /** Counts the documents that match, up to one more than are selected. */
-async function countDocuments({ store }: Scope, { plural, alternatives }: RelatedCondition): Promise<number> {
+async function countDocuments({ store }: LookUpScope, { plural, alternatives }: RelatedCondition): Promise<number> {
   const options = { hint: accessOf(plural).all, limit: store.max_selected + 1, maxTimeMS: read_limit_ms };
   const collection = store.db.collection(plural);
   const numbers = await Promise.all(alternatives.map(({ filter }) => collection.countDocuments(filter, options)));
@@ -123,7 +122,10 @@ async function countDocuments({ store }: Scope, { plural, alternatives }: Relate
 }
 
 /** Finds the devices that meet one condition, one more than are selected at most for each alternative. */
-export async function findDevices(scope: Scope, { plural, alternatives }: RelatedCondition): Promise<readonly Id[]> {
+export async function findDevices(
+  scope: LookUpScope,
+  { plural, alternatives }: RelatedCondition,
+): Promise<readonly Id[]> {
   const { all: hint, toDevice } = accessOf(plural);
   const found = await Promise.all(
     alternatives.map(async ({ filter, excluded_models }) => {
@@ -136,7 +138,7 @@ export async function findDevices(scope: Scope, { plural, alternatives }: Relate
 
 /** Finds ids of devices, one more than `max`. @param toDevice stage that yields them */
 async function findIds(
-  { store }: Scope,
+  { store }: LookUpScope,
   plural: string,
   { filter, hint }: Pick<QueryPlan, 'filter' | 'hint'>,
   toDevice: object,
@@ -149,26 +151,24 @@ async function findIds(
 
 /** Finds out which of some devices meet all conditions, now or at an earlier moment. */
 export async function selectMatching(
-  scope: Scope,
+  scope: LookUpScope,
   conditions: readonly RelatedCondition[],
   ids: readonly Id[],
-  readConcern?: RawQuery['readConcern'],
 ): Promise<readonly Id[]> {
   if (conditions.length === 0) return ids;
   const kept: Id[] = [];
   for (const piece of splitIntoBatches(ids, piece_size)) {
     let matching = piece;
-    for (const condition of conditions) matching = await keepOfCondition(scope, condition, matching, readConcern);
+    for (const condition of conditions) matching = await keepOfCondition(scope, condition, matching);
     kept.push(...matching);
   }
   return kept;
 }
 
 async function keepOfCondition(
-  scope: Scope,
+  scope: LookUpScope,
   { plural, alternatives }: RelatedCondition,
   ids: readonly Id[],
-  readConcern: RawQuery['readConcern'],
 ): Promise<readonly Id[]> {
   const { ofDevices: hint, narrow } = accessOf(plural);
   const matching = new Set<string>();
@@ -177,20 +177,19 @@ async function keepOfCondition(
       filter: narrow(filter, ids),
       projection: { _id: 0, parent: 1 },
       hint,
-      readConcern,
+      readConcern: scope.readConcern,
     });
     const parents = documents.map(({ parent }) => parent as Id);
-    for (const id of await removeModels(scope, parents, excluded_models, readConcern)) matching.add(keyOfId(id));
+    for (const id of await removeModels(scope, parents, excluded_models)) matching.add(keyOfId(id));
   }
   return ids.filter((id) => matching.has(keyOfId(id)));
 }
 
 /** Leaves out devices of some models, which nearly none are. */
 export async function removeModels(
-  { store, account }: Scope,
+  { store, account, readConcern }: LookUpScope,
   ids: readonly Id[],
   models: readonly string[] = [],
-  readConcern?: RawQuery['readConcern'],
 ): Promise<readonly Id[]> {
   if (models.length === 0) return ids;
   const excluded = new Set<string>();

@@ -9,6 +9,7 @@ import {
 import type { Database, StoredDocument, StoredObject } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import type { Id } from '../db/ids.js';
+import { hasMatch } from '../db/raw-find.js';
 import { runInParallel } from '../lib/parallel.js';
 import { collections, resources } from '../resources/index.js';
 import type { EventDeclaration, StoredType } from '../schema/resource.js';
@@ -183,4 +184,20 @@ function describeLeaf(plural: string, members: readonly string[], document: Stor
     ...(ofDevice !== undefined && { device: parent as Id }),
     ...(members.length > 0 && { data: Object.fromEntries(members.map((member) => [member, document[member]])) }),
   };
+}
+
+/**
+ * Inserts a document below a parent that was found: insert, verify the parent, compensate. If the parent was deleted at the
+ * same time, the document is deleted with it, and the insert has succeeded before. @throws the driver's error for a duplicate
+ */
+export async function insertUnderParent(
+  ctx: OperationContext,
+  plural: string,
+  document: StoredDocument & { parent: Id },
+  parentPlural: string,
+): Promise<void> {
+  const { db } = ctx.store;
+  await db.collection(plural).insertOne(document, { forceServerObjectId: true });
+  // compares internal ids: another object may have the identifier by now
+  if (!(await hasMatch(db.collection(parentPlural), { _id: document.parent }))) await removeLeaf(ctx, plural, document);
 }

@@ -1,21 +1,8 @@
-import { device } from '../resources/index.js';
 import type { RequestedOutput } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
-import { latestValues } from './latest-values.js';
-import { openAlarmCounts } from './open-alarms.js';
-import type { Bson, RequestedMember } from './page.js';
-
-/** Loaders of the members in `requested` of a type, by collection. */
-const membersByType: ReadonlyMap<string, ReadonlyMap<string, RequestedMember>> = new Map([
-  [
-    device.plural,
-    new Map([
-      ['latest', latestValues],
-      ['alarms', openAlarmCounts],
-    ]),
-  ],
-]);
+import type { Bson } from './page.js';
+import { hooksOf } from './type-hooks.js';
 
 /** Loads the members that `fields` asks for beside what is stored. @returns those of an object as BSON, by key; undefined if none */
 export async function loadRequested(
@@ -28,7 +15,7 @@ export async function loadRequested(
   const values = await Promise.all(
     [...requested].map(async ([key, request]) => {
       const isFlat = format === 'csv';
-      const member = membersByType.get(listed.plural)?.get(key);
+      const member = hooksOf(listed).requested?.[key];
       const load = async () => member?.load(ctx, documents, { ...request, isFlat });
       const loaded = await (documents.length === 1
         ? load()
@@ -54,7 +41,7 @@ export async function loadHeadings(
   if (format !== 'csv' || requested.size === 0) return undefined;
   const names = new Map<string, string>();
   for (const [key, { paths }] of requested) {
-    const headings = await membersByType.get(listed.plural)?.get(key)?.nameColumns?.(ctx, paths);
+    const headings = await hooksOf(listed).requested?.[key]?.nameColumns?.(ctx, paths);
     for (const [text, heading] of headings ?? []) names.set(`${key}.${text}`, heading);
   }
   const headings = columns.map((column) => names.get(column) ?? column);

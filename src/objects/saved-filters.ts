@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import type { StoredObject } from '../db/database.js';
-import { findAll, type RawQuery } from '../db/raw-find.js';
+import { findAll } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { ancestorFields } from '../resources/event.js';
 import { device, savedFilter } from '../resources/index.js';
@@ -9,15 +9,12 @@ import type { ListRequest } from '../schema/list-parameters.js';
 import type { PathCondition } from '../schema/path-filters.js';
 import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
 import type { OperationContext } from './context.js';
-import { assertUnambiguous } from './path-filters.js';
+import { assertUnambiguous, type LookUpScope } from './path-filters.js';
 import { selectMatching } from './related-devices.js';
 import { assertDeclared, prepareConditions } from './values/conditions.js';
 
 /** The part of an operation that a look-up of devices by a saved filter needs. */
-export type FilterScope = Pick<OperationContext, 'store' | 'account' | 'now' | 'limit'>;
-
-/** Reads at this time of the database instead of now. */
-type ReadConcern = RawQuery['readConcern'];
+export type FilterScope = LookUpScope & Pick<OperationContext, 'now' | 'limit'>;
 
 /** A moment in the past: a time of the database, and what was above the devices then. */
 interface FilterMoment {
@@ -30,9 +27,8 @@ interface FilterMoment {
  * @throws AppError badParameter (4004), forbidden (4031) for limited keys, which may not know the filters of the account
  */
 export async function loadSavedFilter(
-  { store, account, now, limit }: FilterScope,
+  { store, account, now, limit, readConcern }: FilterScope,
   id: string,
-  readConcern?: ReadConcern,
 ): Promise<ListRequest> {
   if (limit !== undefined) throw new AppError('forbidden');
   const [stored] = await findAll<StoredObject & { query: string }>(store.db.collection(savedFilter.plural), {
@@ -63,17 +59,18 @@ export async function findMatchingDevices(
 }
 
 async function matchDevices(
-  scope: FilterScope,
+  present: FilterScope,
   filter: string,
   ids: readonly string[],
   { atClusterTime, ancestors }: FilterMoment = {},
 ): Promise<ReadonlySet<string>> {
-  const { store, account } = scope;
+  const { store, account } = present;
   const readConcern = atClusterTime && ({ level: 'snapshot', atClusterTime } as const);
-  const request = await loadSavedFilter(scope, filter, readConcern);
+  const scope = { ...present, readConcern };
+  const request = await loadSavedFilter(scope, filter);
   if (ancestors !== undefined && !isPlacedBelow(ancestors, request)) return new Set();
   const placed = ancestors === undefined ? await resolveAncestors(scope, device, request) : request;
-  const { filters, related } = await prepareConditions(scope, request, readConcern).catch(rethrowNamed);
+  const { filters, related } = await prepareConditions(scope, request).catch(rethrowNamed);
   const matching = await findAll<StoredObject>(store.db.collection(device.plural), {
     filter: { $and: [{ account, id_developer: { $in: ids } }, toExactDeadlines(placed.filter), ...filters] },
     projection: { id_developer: 1 },
@@ -81,7 +78,7 @@ async function matchDevices(
     readConcern,
   });
   const found = matching.map(({ _id }) => _id);
-  const selected = new Set((await selectMatching(scope, related, found, readConcern)).map(keyOfId));
+  const selected = new Set((await selectMatching(scope, related, found)).map(keyOfId));
   return new Set(matching.flatMap(({ _id, id_developer }) => (selected.has(keyOfId(_id)) ? [id_developer] : [])));
 }
 

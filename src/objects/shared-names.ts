@@ -1,5 +1,5 @@
 import { createBatcher } from '../db/batching/batcher.js';
-import type { Database } from '../db/database.js';
+import type { Collection, Database } from '../db/database.js';
 import { isDuplicate, retryOnce } from '../db/driver-errors.js';
 import { findMany, hasMatch } from '../db/raw-find.js';
 import { groupBy } from '../lib/group-by.js';
@@ -35,6 +35,32 @@ export function identifierOf({ name, account }: SharedName, number: number): str
   return `${name}-${number}@${account}`;
 }
 
+/** @returns the smallest free numbers, at most `count`; none if all low ones are in use */
+async function findLowFree(collection: Collection, name: SharedName, count: number): Promise<number[]> {
+  const numbers = Array.from({ length: max_low_number - 1 }, (_, index) => index + 2);
+  const id_developer = { $in: numbers.map((number) => identifierOf(name, number)) };
+  const projection = { _id: 0, id_developer: 1 };
+  const found = await findMany(collection, { account: name.account, id_developer }, { projection });
+  const used = new Set(found.map((document) => document.id_developer));
+  return numbers.filter((number) => !used.has(identifierOf(name, number))).slice(0, count);
+}
+
+/** @returns the last number in use from `from` on without a large gap, found in a logarithmic number of reads */
+async function findLastUsed(collection: Collection, name: SharedName, from: number): Promise<number> {
+  const { account } = name;
+  const isUsed = (number: number) => hasMatch(collection, { account, id_developer: identifierOf(name, number) });
+  let step = 1;
+  while (await isUsed(from + step)) step *= 2;
+  let used = from + Math.floor(step / 2);
+  let free = from + step;
+  while (free - used > 1) {
+    const middle = Math.floor((used + free) / 2);
+    if (await isUsed(middle)) used = middle;
+    else free = middle;
+  }
+  return used;
+}
+
 /**
  * Numbers the objects of a type that share a name. Calls at the same time get different numbers from one look at the
  * database: each would find the same free number by itself, and all but one would try again.
@@ -42,32 +68,6 @@ export function identifierOf({ name, account }: SharedName, number: number): str
 export function openSharedNames(db: Database, plural: string): TakeNumber {
   const collection = db.collection(plural);
   const counters = db.collection<Counter>('identifier_counters');
-
-  /** @returns the smallest free numbers, at most `count`; none if all low ones are in use */
-  async function findLowFree(name: SharedName, count: number): Promise<number[]> {
-    const numbers = Array.from({ length: max_low_number - 1 }, (_, index) => index + 2);
-    const id_developer = { $in: numbers.map((number) => identifierOf(name, number)) };
-    const projection = { _id: 0, id_developer: 1 };
-    const found = await findMany(collection, { account: name.account, id_developer }, { projection });
-    const used = new Set(found.map((document) => document.id_developer));
-    return numbers.filter((number) => !used.has(identifierOf(name, number))).slice(0, count);
-  }
-
-  /** @returns the last number in use from `from` on without a large gap, found in a logarithmic number of reads */
-  async function findLastUsed(name: SharedName, from: number): Promise<number> {
-    const { account } = name;
-    const isUsed = (number: number) => hasMatch(collection, { account, id_developer: identifierOf(name, number) });
-    let step = 1;
-    while (await isUsed(from + step)) step *= 2;
-    let used = from + Math.floor(step / 2);
-    let free = from + step;
-    while (free - used > 1) {
-      const middle = Math.floor((used + free) / 2);
-      if (await isUsed(middle)) used = middle;
-      else free = middle;
-    }
-    return used;
-  }
 
   /** Takes the next numbers after `from` and after those taken before. @returns the last one of them */
   async function takeNext({ name, account }: SharedName, from: number, count: number): Promise<number> {
@@ -90,11 +90,11 @@ export function openSharedNames(db: Database, plural: string): TakeNumber {
     const [{ name }] = jobs as [Job];
     const fresh = jobs.filter(({ collided }) => collided === undefined);
     const others = jobs.filter(({ collided }) => collided !== undefined);
-    const numbers = fresh.length === 0 ? [] : await findLowFree(name, fresh.length);
+    const numbers = fresh.length === 0 ? [] : await findLowFree(collection, name, fresh.length);
     const count = jobs.length - numbers.length;
     if (count > 0) {
       const collided = others.map((job) => job.collided ?? 1);
-      const from = others.length === 0 ? 1 : await findLastUsed(name, Math.max(...collided));
+      const from = others.length === 0 ? 1 : await findLastUsed(collection, name, Math.max(...collided));
       const last = await takeNext(name, from, count);
       numbers.push(...Array.from({ length: count }, (_, index) => last - count + 1 + index));
     }

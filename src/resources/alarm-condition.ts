@@ -1,8 +1,7 @@
 import type { FieldErrors } from '../errors.js';
 import { integer, number } from '../schema/fields/number.js';
 import { isPlainObject, parseMembers } from '../schema/fields/object.js';
-import { dataPath, max_path_length } from '../schema/fields/path.js';
-import { checkText, choice } from '../schema/fields/text.js';
+import { checkText, choice, dataPath, max_path_length } from '../schema/fields/text.js';
 import { type Fields, type FieldType, optional, required, type Schema, type Values } from '../schema/fields.js';
 import { statuses } from './device/status.js';
 

@@ -3,8 +3,7 @@ import { formatPointer } from '../schema/data-path.js';
 import { list } from '../schema/fields/list.js';
 import { flag, integer, number } from '../schema/fields/number.js';
 import { isPlainObject, object } from '../schema/fields/object.js';
-import { dataPath, parseSinglePath } from '../schema/fields/path.js';
-import { choice, text } from '../schema/fields/text.js';
+import { choice, dataPath, parseSinglePath, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required } from '../schema/fields.js';
 
 const max_measures = 50;

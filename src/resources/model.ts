@@ -1,11 +1,25 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { list } from '../schema/fields/list.js';
+import { integer } from '../schema/fields/number.js';
 import { max_identifier_length, name, text } from '../schema/fields/text.js';
-import { optional, required } from '../schema/fields.js';
+import { type Field, optional, required } from '../schema/fields.js';
 import { buildMessages, defaultToStored, defineResource, description, enabled } from '../schema/resource.js';
 import { filterPathsOf, measureList } from './measure.js';
-import { streamRetention, summaryRetention } from './retention.js';
 import { deriveHidden, findSuffixedPaths, suffixedPaths } from './suffixed-paths.js';
+
+/** Days after which summaries are removed (reference/series.md#summaries). */
+export const summaryRetention: Field = optional(integer({ min: 1, max: 36_500 }), {
+  about: 'Days after which summaries of removed streams are removed. That of a device wins over that of its model.',
+  unit: 'days',
+  example: 3650,
+});
+
+/** Days after which streams are removed (reference/streams.md#retention). */
+export const streamRetention: Field = optional(integer({ min: 1, max: 36_500 }), {
+  about: 'Days after which streams are removed, by `at`. That of a device wins over that of its model.',
+  unit: 'days',
+  example: 365,
+});
 
 /** A device model, from which devices inherit properties (reference/resources.md#types). */
 export const model = defineResource({

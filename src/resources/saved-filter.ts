@@ -4,8 +4,8 @@ import { type FieldType, required } from '../schema/fields.js';
 import { createListParser, filterParametersOf, type ListRequest } from '../schema/list-parameters.js';
 import { splitQuery } from '../schema/query.js';
 import { buildMessages, defineResource, description } from '../schema/resource.js';
+import { bySavedFilter } from './device/configs.js';
 import { device } from './device/index.js';
-import { bySavedFilter } from './device/saved-filter.js';
 
 const parameters = new Map(
   [...filterParametersOf(device)].filter(([param]) => !Object.hasOwn(bySavedFilter.params, param)),

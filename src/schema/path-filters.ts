@@ -1,8 +1,7 @@
 import { createFieldErrors, type FieldErrors } from '../errors.js';
 import { type DataPath, formatPointer } from './data-path.js';
 import { number } from './fields/number.js';
-import { max_path_length, parseSinglePath } from './fields/path.js';
-import { checkText } from './fields/text.js';
+import { checkText, max_path_length, parseSinglePath } from './fields/text.js';
 import type { Query } from './query.js';
 
 /** A path in a member of objects, as a parameter names it (reference/lists.md#paths). */

@@ -1,6 +1,5 @@
 import { type DataPath, parseDataPath } from './data-path.js';
-import { max_path_length } from './fields/path.js';
-import { checkText } from './fields/text.js';
+import { checkText, max_path_length } from './fields/text.js';
 import type { Field, Fields } from './fields.js';
 
 /** The parts of a member of `ListedType.requested` that `fields` names. */

@@ -1,9 +1,8 @@
 import { timingSafeEqual } from 'node:crypto';
 import { buildKeyQuery } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
-import type { KeyLimit } from '../db/key-limit.js';
 import { findAll } from '../db/raw-find.js';
-import { isWithin } from '../db/reach.js';
+import { isWithin, type KeyLimit } from '../db/reach.js';
 import { createFieldErrors, type FieldErrors } from '../errors.js';
 import { createTurns } from '../lib/turns.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ChangeHistoryLost, type ChangeStream, long_scan_ms, openChangeStream } from '../db/change-stream.js';
 import { formatClusterTime, parseClusterTime, readClusterTime } from '../db/cluster-time.js';
 import type { Database, Log } from '../db/database.js';
-import type { KeyLimit } from '../db/key-limit.js';
+import type { KeyLimit } from '../db/reach.js';
 import { AppError } from '../errors.js';
 import type { FeedQuery, FeedSource, LogReader } from '../http/live/feed.js';
 import { formatFrame } from '../http/live/frames.js';

@@ -4,7 +4,7 @@ import { ancestorFields, type StoredEvent } from '../resources/event.js';
 import { alarmrule, device, deviceSubjects, model, resources } from '../resources/index.js';
 import type { Measure } from '../resources/measure.js';
 import { formatPointer } from '../schema/data-path.js';
-import { parseSinglePath } from '../schema/fields/path.js';
+import { parseSinglePath } from '../schema/fields/text.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import type { OutgoingEvent } from './deliveries.js';
 import { type Names, type TextMessage, writeMessage } from './message.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
-import type { KeyLimit } from '../../src/db/key-limit.js';
 import { planQuery } from '../../src/db/query-plan.js';
+import type { KeyLimit } from '../../src/db/reach.js';
 import { collections } from '../../src/resources/index.js';
 import { createListParser } from '../../src/schema/list-parameters.js';
 import { splitQuery } from '../../src/schema/query.js';

@@ -21,6 +21,29 @@ interface Limits<Job> {
   accountOf?: (job: Job) => string;
 }
 
+/** Takes jobs from the lines in turns, as many as a batch has. The line that was served last is the last one. */
+function takeBatch<Job>(
+  lines: Map<string, QueuedJob<Job>[]>,
+  { size, maxBatchSize, bytesOf }: Required<Pick<Limits<Job>, 'size' | 'maxBatchSize' | 'bytesOf'>>,
+): QueuedJob<Job>[] {
+  const batch: QueuedJob<Job>[] = [];
+  let total = 0;
+  let bytes = 0;
+  for (const [account, line] of lines) {
+    const [entry] = line;
+    if (entry === undefined) break;
+    total += size(entry.job);
+    bytes += bytesOf(entry.job);
+    if (batch.length > 0 && (total > maxBatchSize || bytes > max_batch_bytes)) break;
+    batch.push(entry);
+    line.shift();
+    lines.delete(account);
+    // to the end: the iteration comes to it again
+    if (line.length > 0) lines.set(account, line);
+  }
+  return batch;
+}
+
 /**
  * Group commit: jobs that arrive while batches are in flight form the next batch, filled from the lines of the accounts in
  * turns. A job rejects with its own error in the result of `commit`, or with the failure of the whole batch.
@@ -53,31 +76,12 @@ export function createBatcher<Job>(
     queued++;
   }
 
-  function take(): QueuedJob<Job>[] {
-    const batch: QueuedJob<Job>[] = [];
-    let total = 0;
-    let bytes = 0;
-    for (const [account, line] of lines) {
-      const [entry] = line;
-      if (entry === undefined) break;
-      total += size(entry.job);
-      bytes += bytesOf(entry.job);
-      if (batch.length > 0 && (total > maxBatchSize || bytes > max_batch_bytes)) break;
-      batch.push(entry);
-      line.shift();
-      lines.delete(account);
-      // to the end: the iteration comes to it again
-      if (line.length > 0) lines.set(account, line);
-    }
-    queued -= batch.length;
-    recentSizes = [batch.length, recentSizes[0]];
-    return batch;
-  }
-
   async function run(): Promise<void> {
     while (shouldStartBatch()) {
       inFlight++;
-      const batch = take();
+      const batch = takeBatch(lines, { size, maxBatchSize, bytesOf });
+      queued -= batch.length;
+      recentSizes = [batch.length, recentSizes[0]];
       try {
         const refused = (await commit(batch.map(({ job }) => job))) ?? undefined;
         for (const { job, resolve, reject } of batch) {

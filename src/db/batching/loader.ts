@@ -2,10 +2,9 @@ import { getString } from '../../serialize/bson.js';
 import type { Collection, DatabaseAccess, StoredObject } from '../database.js';
 import { findRejected } from '../driver-errors.js';
 import type { Id } from '../ids.js';
-import type { KeyLimit } from '../key-limit.js';
 import { sizeOfOpaque } from '../opaque-json.js';
 import { findAll, findRaw } from '../raw-find.js';
-import { isDocumentWithin, isWithin, type Reach } from '../reach.js';
+import { isDocumentWithin, isWithin, type KeyLimit, type Reach } from '../reach.js';
 import { createBatcher, type Submit } from './batcher.js';
 import { createLookup } from './lookup.js';
 

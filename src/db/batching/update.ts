@@ -28,6 +28,23 @@ interface Job extends Update {
 }
 
 /**
+ * With `documentsReturnedIn`, which the driver sets for its cursors, errors of the database are parsed. Raw ones have no labels, so
+ * that the driver does not retry them, and their `topologyVersion` makes it throw a TypeError and neglect the state of the server.
+ */
+async function updateOne(collection: Collection, job: Job): Promise<Uint8Array | undefined> {
+  const { filter, update } = statementOf(job);
+  const options = {
+    returnDocument: 'after',
+    raw: true,
+    documentsReturnedIn: 'value',
+    // messages about a taken name may be cut within a character
+    enableUtf8Validation: false,
+  } as const;
+  const changed = await collection.findOneAndUpdate(filter, update as mongo.UpdateFilter<StoredDocument>, options);
+  return changed === null ? undefined : (changed as unknown as Uint8Array);
+}
+
+/**
  * Batches updates: those that arrive while a command is in flight are sent together in the next one, updates of one
  * object one after the other. A bulk write reports how many updates matched, not which, so one read afterwards looks for
  * each `last_request_id` and returns the documents
@@ -39,28 +56,11 @@ export function openUpdateBatcher(db: DatabaseAccess, plural: string, maxTimeMS:
   // asked for each command, which fails if the data must not be used any more
   const open = () => db.collection(plural);
 
-  /**
-   * With `documentsReturnedIn`, which the driver sets for its cursors, errors of the database are parsed. Raw ones have no labels, so
-   * that the driver does not retry them, and their `topologyVersion` makes it throw a TypeError and neglect the state of the server.
-   */
-  async function updateOne(job: Job): Promise<Uint8Array | undefined> {
-    const { filter, update } = statementOf(job);
-    const options = {
-      returnDocument: 'after',
-      raw: true,
-      documentsReturnedIn: 'value',
-      // messages about a taken name may be cut within a character
-      enableUtf8Validation: false,
-    } as const;
-    const changed = await open().findOneAndUpdate(filter, update as mongo.UpdateFilter<StoredDocument>, options);
-    return changed === null ? undefined : (changed as unknown as Uint8Array);
-  }
-
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     const errors = new Map<Job, Error>();
     const [first] = jobs;
     if (jobs.length === 1 && first !== undefined) {
-      first.after = await updateOne(first);
+      first.after = await updateOne(open(), first);
       return errors;
     }
     const { matched, rejected } = await bulkWrite(open(), jobs);
@@ -76,7 +76,7 @@ export function openUpdateBatcher(db: DatabaseAccess, plural: string, maxTimeMS:
     // a bulk error does not name the colliding key: retry each rejected update alone to get its own error
     await Promise.all(
       [...rejected].map(async (job) => {
-        job.after = await updateOne(job).catch((error: Error) => {
+        job.after = await updateOne(open(), job).catch((error: Error) => {
           errors.set(job, error);
           return undefined;
         });

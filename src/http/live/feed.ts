@@ -1,8 +1,46 @@
 import { readInSlots } from '../../lib/read-in-slots.js';
 import type { Shares } from '../../lib/shares.js';
-import { createFeedQueue } from './feed-queue.js';
 import { formatHeartbeat, overflowFrame } from './frames.js';
 import type { FeedEntry, FeedPosition, Tail, TailSubscriber } from './tail.js';
+
+/** Entries that a reader may be behind (reference/events.md#live-feeds). */
+const max_feed_entries = 1000;
+const max_feed_bytes = 1024 * 1024;
+
+/** Creates the queue of what a reader has not taken yet, bounded in number and bytes. */
+function createFeedQueue<Entry extends FeedEntry>() {
+  let entries: Entry[] = [];
+  let size_bytes = 0;
+  let isOverflowed = false;
+  return {
+    /** Drops everything, once and for all until `clear`, when a limit is exceeded. */
+    push(added: readonly Entry[]): void {
+      if (isOverflowed) return;
+      for (const entry of added) {
+        entries.push(entry);
+        size_bytes += entry.frame().length;
+        if (entries.length <= max_feed_entries && size_bytes <= max_feed_bytes) continue;
+        this.clear();
+        isOverflowed = true;
+        return;
+      }
+    },
+    shift(): Entry | undefined {
+      const entry = entries.shift();
+      if (entry !== undefined) size_bytes -= entry.frame().length;
+      return entry;
+    },
+    get isOverflowed() {
+      return isOverflowed;
+    },
+    /** Drops everything and takes entries again. */
+    clear(): void {
+      entries = [];
+      size_bytes = 0;
+      isOverflowed = false;
+    },
+  };
+}
 
 /** Reads the stored entries of one account, from a position on. */
 export interface LogReader<Entry> {

@@ -14,22 +14,8 @@ export interface LiveMetrics {
 
 type FeedOwner = Pick<Principal, 'account' | 'key_id' | 'expires_at'>;
 
-/** One of the live connections of a process. */
-export interface LiveConnection {
-  /** Aborts when the feed has to end: by `end`, or because the key is revoked or has expired, as a token can, or the service stops. */
-  ended: AbortSignal;
-  end(): void;
-  release(): void;
-}
-
-/** The live feeds of a process (reference/events.md#live-feeds). */
-export interface LiveFeeds {
-  /** @throws AppError overloaded (5033) beyond the limit of the account or of the process */
-  admit(kind: FeedKind, principal: FeedOwner): LiveConnection;
-  overflowed(kind: FeedKind): void;
-  /** Ends all feeds, admits no more, and stops reading for them. */
-  close(): Promise<void>;
-}
+export type LiveFeeds = ReturnType<typeof createLiveFeeds>;
+export type LiveConnection = ReturnType<LiveFeeds['admit']>;
 
 const max_live_connections = 1000;
 const max_live_connections_per_account = 100;
@@ -52,8 +38,8 @@ interface Admitted {
   ending: AbortController;
 }
 
-/** Creates the live feeds of a process. */
-export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps): LiveFeeds {
+/** Creates the live feeds of a process (reference/events.md#live-feeds). */
+export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps) {
   const connections = createShares({
     capacity: max_live_connections,
     max_per_account: max_live_connections_per_account,
@@ -89,7 +75,8 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps): L
   }
 
   return {
-    admit(kind, owner) {
+    /** @throws AppError overloaded (5033) beyond the limit of the account or of the process */
+    admit(kind: FeedKind, owner: FeedOwner) {
       if (isStopped) throw new AppError('overloaded');
       const giveBack = connections.take(owner.account);
       const connection: Admitted = { kind, owner, ending: new AbortController() };
@@ -97,9 +84,10 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps): L
       keyCheck ??= setInterval(checkKeys, key_check_ms);
       reportCount(kind);
       return {
+        /** Aborts when the feed has to end: by `end`, as the key or token is revoked or has expired, or as the service stops. */
         ended: connection.ending.signal,
         end: () => connection.ending.abort(),
-        release() {
+        release(): void {
           if (!admitted.delete(connection)) return;
           giveBack();
           reportCount(kind);
@@ -110,7 +98,8 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps): L
       };
     },
     overflowed: metrics.overflowed,
-    async close() {
+    /** Ends all feeds, admits no more, and stops reading for them. */
+    async close(): Promise<void> {
       isStopped = true;
       for (const { ending } of admitted) ending.abort();
       await Promise.all(tails.map((tail) => tail.close()));

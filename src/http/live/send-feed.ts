@@ -4,7 +4,7 @@ import { AppError } from '../../errors.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { Shares } from '../../lib/shares.js';
 import { localsOf, type RequestContext } from '../context.js';
-import { waitForDrain } from '../wait-for-drain.js';
+import { waitForDrain } from '../send.js';
 import type { Feed, FeedSink } from './feed.js';
 import type { FeedKind, LiveConnection, LiveFeeds } from './live-feeds.js';
 

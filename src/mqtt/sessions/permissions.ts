@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { KeyLimit } from '../../db/key-limit.js';
+import type { KeyLimit } from '../../db/reach.js';
 import { isTopicFilter } from '../../resources/mqtt.js';
 import {
   encodeId,

@@ -7,9 +7,8 @@ import { AppError } from '../../errors.js';
 import { findEnabled } from '../../objects/ancestors.js';
 import type { ValidKey } from '../../objects/api-keys.js';
 import type { OperationContext } from '../../objects/context.js';
-import { insertUnderParent } from '../../objects/insert-under-parent.js';
 import { formatLastChange } from '../../objects/last-change.js';
-import { removeLeaf } from '../../objects/removed-nodes.js';
+import { insertUnderParent, removeLeaf } from '../../objects/removed-nodes.js';
 import { assertExists, assertWithinReach } from '../../objects/resources.js';
 import { apikey, device, mqttcredentials, topic } from '../../resources/index.js';
 

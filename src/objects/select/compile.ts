@@ -1,23 +1,16 @@
 import { read_limit_ms } from '../../db/database.js';
 import { planQuery, type QueryPlan } from '../../db/query-plan.js';
-import { alarmrule, device } from '../../resources/index.js';
+import { device } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import { joinFilters } from '../../schema/filters.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import type { ListedType } from '../../schema/resource.js';
 import { resolveAncestors } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
-import { selectDeviceLists } from '../device-lists.js';
 import { buildRangesAfter, sortByKeyset } from '../keyset.js';
-import { createOwnedSelection } from '../owned-objects.js';
 import { selectDevices } from '../related-devices.js';
-import type { ObjectSelection, SelectOfType } from './selection.js';
-
-/** Look-ups of some types, by collection. */
-const selectByType: ReadonlyMap<string, SelectOfType> = new Map([
-  [device.plural, selectDeviceLists],
-  [alarmrule.plural, createOwnedSelection(alarmrule)],
-]);
+import { hooksOf } from '../type-hooks.js';
+import type { ObjectSelection } from './selection.js';
 
 /**
  * Compiles a request: looks up what its conditions depend on, and plans the query.
@@ -29,8 +22,7 @@ export async function compile(
   request: ListRequest,
   within: Values = {},
 ): Promise<ObjectSelection> {
-  const lookUp = selectByType.get(listed.plural);
-  const { filters = [], related = [], parts, readInOrder } = (await lookUp?.(ctx, request)) ?? {};
+  const { filters = [], related = [], parts, readInOrder } = (await hooksOf(listed).select?.(ctx, request)) ?? {};
   const placed = await resolveAncestors(ctx, listed, await checkDevice(ctx, listed, request, within), within);
   const filter = joinFilters([placed.filter, ...filters]);
   const { after, sort } = request;

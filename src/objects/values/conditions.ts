@@ -1,6 +1,6 @@
 import type { StoredObject } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
-import { findMany, type RawQuery } from '../../db/raw-find.js';
+import { findMany } from '../../db/raw-find.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../../errors.js';
 import { device, devicevalue } from '../../resources/index.js';
 import type { Measure } from '../../resources/measure.js';
@@ -9,13 +9,10 @@ import { parseDataPath, spellingsOf } from '../../schema/data-path.js';
 import type { Values } from '../../schema/fields.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import { type NamedPath, readExact } from '../../schema/path-filters.js';
-import type { OperationContext } from '../context.js';
 import { findDeclared, measuredPathsOf } from '../measured-paths.js';
-import { buildInheritedFilter } from '../path-filters.js';
+import { buildInheritedFilter, type LookUpScope } from '../path-filters.js';
 import { buildStateConditions, type RelatedCondition } from '../related-devices.js';
 import type { Scalar } from './values.js';
-
-type Scope = Pick<OperationContext, 'store' | 'account'>;
 
 /** Kinds of values, in the order of lists. */
 export const kinds = ['number', 'text', 'boolean'] as const;
@@ -35,7 +32,7 @@ export interface ComparedPath {
  * database (5031) while the values at one are being read from the stored streams
  */
 async function findComparedPaths(
-  scope: Scope,
+  scope: LookUpScope,
   named: readonly NamedPath[],
 ): Promise<ReadonlyMap<string, ComparedPath>> {
   await assertDeclared(scope, named);
@@ -52,7 +49,10 @@ async function findComparedPaths(
 }
 
 /** Asserts that measures with `filter` have the paths of values. @throws AppError badParameter (4004) */
-export async function assertDeclared({ store: { db }, account }: Scope, compared: readonly NamedPath[]): Promise<void> {
+export async function assertDeclared(
+  { store: { db }, account }: LookUpScope,
+  compared: readonly NamedPath[],
+): Promise<void> {
   const named = compared.filter(isOfValues);
   const pointers = named.map(({ pointer }) => pointer);
   const declared = await findDeclared(db, account, [...new Set(pointers)]);
@@ -78,15 +78,11 @@ interface PreparedConditions {
 }
 
 /** Prepares the conditions of a request of devices. Both ends of a range are one. @throws as `findComparedPaths` */
-export async function prepareConditions(
-  scope: Scope,
-  request: ListRequest,
-  readConcern?: RawQuery['readConcern'],
-): Promise<PreparedConditions> {
+export async function prepareConditions(scope: LookUpScope, request: ListRequest): Promise<PreparedConditions> {
   const { paths: compared = [], pathSort } = request;
   const related = buildStateConditions(scope, request);
   const [named, others] = [compared.filter(isOfValues), compared.filter((path) => !isOfValues(path))];
-  const filters = await Promise.all(others.map((path) => buildInheritedFilter(scope, device, path, readConcern)));
+  const filters = await Promise.all(others.map((path) => buildInheritedFilter(scope, device, path)));
   if (named.length === 0 && pathSort === undefined) return { filters, related };
   const paths = await findComparedPaths(scope, [...named, ...(pathSort ? [pathSort] : [])]);
   const ranges = new Map<string, object>();
@@ -117,7 +113,10 @@ export function kindOf(value: Scalar): Kind {
 }
 
 /** Finds the models that declare another kind of values at a path, by kind. */
-async function findOtherKinds({ store: { db }, account }: Scope, pointer: string): Promise<ComparedPath['otherKinds']> {
+async function findOtherKinds(
+  { store: { db }, account }: LookUpScope,
+  pointer: string,
+): Promise<ComparedPath['otherKinds']> {
   const spellings = spellingsOf(parseDataPath(pointer) ?? { steps: [] });
   const typed = { path: { $in: spellings }, type: { $exists: true } };
   const projection = { id_developer: 1, 'measures.path': 1, 'measures.type': 1 };

@@ -20,13 +20,7 @@ import {
   toKeptPaths,
 } from './values.js';
 
-/** Keeps the values at measured paths up to date with the streams that are stored. */
-export interface ValueRecorder {
-  /** Runs before streams of these devices are stored. @returns ends it after `record`; undefined if no path is kept */
-  begin(devices: Iterable<{ _id: Id; account: string }>): Promise<(() => Promise<void>) | undefined>;
-  /** Runs when streams are durable, and before their senders are answered. */
-  record(streams: readonly ReceivedStream[]): Promise<void>;
-}
+export type ValueRecorder = ReturnType<typeof createValueRecorder>;
 
 /** Values and times that streams bring. */
 interface Recorded {
@@ -39,17 +33,19 @@ interface Recorded {
 const max_cached_accounts = 10_000;
 const max_concurrent = 8;
 
-/** Creates the recorder of a process. @param clock epoch milliseconds */
-export function createValueRecorder(db: Database, clock: () => number): ValueRecorder {
+/** Creates what keeps the values at measured paths up to date with the streams that are stored. @param clock epoch milliseconds */
+export function createValueRecorder(db: Database, clock: () => number) {
   const findPaths = createPathCache(db);
   return {
-    async begin(devices) {
+    /** Runs before streams of these devices are stored. @returns ends it after `record`; undefined if no path is kept */
+    async begin(devices: Iterable<{ _id: Id; account: string }>) {
       const senders = [...devices];
       const paths = await findPaths(new Set(senders.map(({ account }) => account)));
       const measuring = senders.filter(({ account }) => paths.has(account)).map(({ _id }) => _id);
       return measuring.length === 0 ? undefined : openReview(db, measuring, clock() / 1000);
     },
-    async record(streams) {
+    /** Runs when streams are durable, and before their senders are answered. */
+    async record(streams: readonly ReceivedStream[]): Promise<void> {
       const recorded: Recorded = { values: new Map(), next: new Map() };
       const paths = await findPaths(new Set(streams.map(({ device }) => device.account)));
       if (paths.size === 0) return;

@@ -4,9 +4,9 @@ import type { Values } from '../../schema/fields.js';
 import type { Resource } from '../../schema/resource.js';
 import type { OperationContext } from '../context.js';
 import { insertAs, insertWithIdentifier } from '../identifiers.js';
-import { assertCreatable } from '../limits.js';
 import { findReferences } from '../references.js';
-import { withClaims } from '../write-hooks.js';
+import { assertCreatable } from '../resources.js';
+import { withClaims } from '../type-hooks.js';
 import { placeBelow } from './plan.js';
 import { verifyAfterwards } from './verify.js';
 

@@ -5,9 +5,9 @@ import type { Values } from '../../schema/fields.js';
 import type { Resource, StoredChange } from '../../schema/resource.js';
 import { isSameChain } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
-import { keepPlace } from '../limits.js';
 import { hasDescendants } from '../moves.js';
 import { findMissing, type References } from '../references.js';
+import { keepPlace } from '../resources.js';
 
 /** An object as it is stored, and what decides with it whether and how it may change. */
 export interface ObjectBefore {

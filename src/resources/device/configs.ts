@@ -1,4 +1,4 @@
-import { choice, text } from '../../schema/fields/text.js';
+import { choice, max_identifier_length, text } from '../../schema/fields/text.js';
 import { withDocumentation } from '../../schema/fields.js';
 import type { Filter } from '../../schema/filters.js';
 
@@ -57,3 +57,16 @@ export function buildEntryConditions(params: Readonly<Record<string, unknown>>):
     Object.entries(wanted).flatMap(([field, value]) => (typeof value === 'string' ? [[field, { $eq: value }]] : [])),
   );
 }
+
+/** The devices that a saved filter selects (reference/filters.md#use). */
+export const bySavedFilter: Filter = {
+  params: {
+    filter: withDocumentation(text(max_identifier_length), {
+      about: 'Only devices that this saved filter selects.',
+      example: 'Silent pumps@demo',
+      references: 'filters',
+    }),
+  },
+  index: { paths: [] },
+  conditions: () => ({}),
+};

@@ -18,16 +18,14 @@ import {
 } from '../../schema/resource.js';
 import { asset } from '../asset.js';
 import { group } from '../group.js';
-import { model } from '../model.js';
-import { streamRetention, summaryRetention } from '../retention.js';
+import { model, streamRetention, summaryRetention } from '../model.js';
 import { deriveHidden, findSuffixedPaths, suffixedPaths } from '../suffixed-paths.js';
 import { byAlarm, openAlarms } from './alarms.js';
-import { byConfig } from './configs.js';
+import { byConfig, bySavedFilter } from './configs.js';
 import { latest } from './latest.js';
 import { latitude, longitude, setLocation, withinRadius } from './location.js';
 import { networking, networkingFilters } from './networking.js';
 import { computedMembers, formerMembers } from './projection.js';
-import { bySavedFilter } from './saved-filter.js';
 import {
   byStatus,
   byStreamKind,

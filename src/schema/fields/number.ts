@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { parseTime } from '../../lib/rfc3339.js';
 import type { FieldType, Schema } from '../fields.js';
-import { checkWith } from './zod-check.js';
+import { checkWith } from './text.js';
 
 const booleanWords: ReadonlyMap<string, boolean> = new Map([
   ['0', false],

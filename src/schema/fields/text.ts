@@ -1,6 +1,16 @@
 import { z } from 'zod';
+import { type DataPath, parseDataPath } from '../data-path.js';
 import type { FieldType, Schema } from '../fields.js';
-import { checkWith } from './zod-check.js';
+
+/** Checks values with a zod schema; reports the message of its first issue. */
+export function checkWith(schema: z.ZodType): FieldType['body'] {
+  return (value, path, faults) => {
+    const result = schema.safeParse(value);
+    if (result.success) return result.data;
+    faults[path] = result.error.issues[0]?.message ?? 'is not valid';
+    return undefined;
+  };
+}
 
 /** Bound of identifiers; no name, number and account make a longer one. */
 export const max_identifier_length = 128;
@@ -111,4 +121,19 @@ export function identifier(): FieldType {
     pattern: '^[^\\u0000]*@[^\\u0000]*$',
     examples: ['Pump@demo'],
   });
+}
+
+/** Code points of a path. */
+export const max_path_length = 500;
+
+const pathHint = 'keys joined by dots, or a JSON Pointer';
+
+/** Parses a path of one parameter or field, in which only a JSON Pointer may hold a comma. */
+export function parseSinglePath(text: string): DataPath | undefined {
+  return !text.startsWith('/') && text.includes(',') ? undefined : parseDataPath(text);
+}
+
+/** A path into the `data` of streams (reference/series.md#paths), stored as it is written. */
+export function dataPath(): FieldType {
+  return textMatching(max_path_length, (text) => parseSinglePath(text) !== undefined, pathHint);
 }

@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import { createEvaluation } from '../../../src/alarms/evaluation.js';
+import { createEvaluation } from '../../../src/alarms/evaluate.js';
 import { recordsOf } from '../../../src/alarms/records.js';
 import { createRuleSets } from '../../../src/alarms/rule-sets.js';
 import { scheduleScans, startAlarmScans } from '../../../src/alarms/scans.js';

@@ -1,8 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { findDevices } from '../../../src/alarms/devices.js';
-import { settle } from '../../../src/alarms/evaluate.js';
-import { createEvaluation } from '../../../src/alarms/evaluation.js';
+import { createEvaluation, settle } from '../../../src/alarms/evaluate.js';
 import { buildWatchKey } from '../../../src/alarms/records.js';
 import { createRuleSets } from '../../../src/alarms/rule-sets.js';
 import type { BatchLoader } from '../../../src/db/batching/loader.js';
