@@ -60,7 +60,7 @@ import { importEndpoints } from './import/endpoint.js';
 import type { Vault } from './lib/vault.js';
 import { version } from './lib/version.js';
 import type { Metrics } from './metrics/metrics.js';
-import type { DeviceLink } from './mqtt/device-link.js';
+import type { DeviceLink } from './mqtt/sessions/device-link.js';
 import { mqttDeviceEndpoints } from './mqtt/endpoints.js';
 import { mqttAuthRouter } from './mqtt/external/auth-endpoint.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './objects/ancestors.js';

@@ -1,9 +1,8 @@
 import type { Database } from '../db/database.js';
 import { awaitLater } from '../lib/promises.js';
 import type { Shares } from '../lib/shares.js';
-import { type Client, type ClientDeps, type ClientRules, openClient, type StoredQueue } from './client.js';
+import { type Client, type ClientDeps, openClient, type StoredQueue } from './client.js';
 import { reasons } from './connection/reasons.js';
-import type { DeviceLink } from './device-link.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { createPublishHandler, type Routed } from './publish-handler.js';
 import {
@@ -14,6 +13,7 @@ import {
 } from './sessions/account-sessions.js';
 import type { Delivery } from './sessions/delivery.js';
 import { createDeviceFeeds } from './sessions/device-feeds.js';
+import type { DeviceLink } from './sessions/device-link.js';
 import { createFilterTree, mergeMatch } from './sessions/filter-tree.js';
 import { createForwardRate } from './sessions/forward-rate.js';
 import { createForwardedDelivery } from './sessions/message-memory.js';
@@ -21,6 +21,7 @@ import { type AcceptedMessage, createMessageStore } from './sessions/message-sto
 import type { Peers } from './sessions/peers.js';
 import { createReceivedPackets } from './sessions/received-packets.js';
 import { openRetainedMessages } from './sessions/retained-messages.js';
+import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import type { QueueOwner } from './sessions/session-queue.js';
 import type { StateWriter } from './sessions/state-writer.js';
@@ -35,7 +36,7 @@ export interface BrokerDeps {
   db: Database;
   /** Epoch milliseconds. */
   clock: () => number;
-  rules: ClientRules;
+  rules: Rules;
   writer: StateWriter;
   peers: Peers;
   messageMemory: Shares;

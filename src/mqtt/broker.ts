@@ -15,8 +15,6 @@ import type { Keyring } from '../objects/api-keys.js';
 import type { Ingest } from '../streams/ingest.js';
 import { createAccountBrokers } from './account-brokers.js';
 import { reasons } from './connection/reasons.js';
-import type { DeviceLink } from './device-link.js';
-import type { PublishResult } from './ingest.js';
 import { createHandshake } from './login/handshake.js';
 import { findGoneOwners, findWillPermissions } from './login/login.js';
 import type { Verify } from './login/passwords.js';
@@ -25,10 +23,12 @@ import type { Refusal } from './protocol/connect-packet.js';
 import { takeProxyHeader } from './protocol/proxy-header.js';
 import { createTcpServer } from './protocol/tcp-listener.js';
 import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
-import { createRules, ingestMessage, ingestOnce } from './rules.js';
 import { createConnectionList } from './sessions/connection-list.js';
+import type { DeviceLink } from './sessions/device-link.js';
+import type { PublishResult } from './sessions/ingest.js';
 import { createMessageMemory } from './sessions/message-memory.js';
 import { type PeerEvents, startPeers } from './sessions/peers.js';
+import { createRules, ingestMessage, ingestOnce } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { startStateSweep } from './sessions/state-sweep.js';
 import { createStateWriter } from './sessions/state-writer.js';
@@ -102,7 +102,7 @@ export async function startBroker(options: Options): Promise<Broker> {
   // every message beyond the forward rate waits with it
   setMaxListeners(0, stopped.signal);
   const authorizer = createSessionAuthorizer({ db, sessions, warn, clock });
-  const rules = createRules(options, authorizer, warn);
+  const rules = createRules({ ...options, authorizer, warn });
   const writer = createStateWriter(db);
   const peers = startPeers({ db, warn, events: createPeerEvents() });
   const brokers = createAccountBrokers({

@@ -5,32 +5,28 @@ import { type ConnackProperties, encodeConnack } from './connection/encode.js';
 import { packet_limit_bytes } from './connection/frames.js';
 import { createInput, type Input } from './connection/input.js';
 import { PacketError, reasons } from './connection/reasons.js';
-import type { DeviceLink } from './device-link.js';
 import type { ConnectRequest } from './protocol/connect-packet.js';
-import type { HandlePublish, PublishRules } from './publish-handler.js';
+import type { HandlePublish } from './publish-handler.js';
 import { createDelivery, type Delivery, type Origin } from './sessions/delivery.js';
 import { openDeviceFeed } from './sessions/device-feed.js';
 import type { DeviceFeeds } from './sessions/device-feeds.js';
+import type { DeviceLink } from './sessions/device-link.js';
 import { countInput } from './sessions/message-memory.js';
 import type { RetainedMessages } from './sessions/retained-messages.js';
+import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { isOfQueue, openSessionQueue, type QueueOwner } from './sessions/session-queue.js';
-import { createSubscriptions, type Subscribers, type SubscriptionRules } from './sessions/subscriptions.js';
+import { createSubscriptions, type Subscribers } from './sessions/subscriptions.js';
 import { findDelay } from './sessions/wills.js';
 import { type StoredSubscription, session_ttl_s } from './store/sessions.js';
 
 /** Versions before 5 name no receive maximum. */
 const default_receive_maximum = 10_000;
 
-/** Decisions about the messages of a session. */
-export interface ClientRules extends PublishRules, SubscriptionRules {
-  isFresh(session: Session): boolean;
-}
-
 export interface ClientDeps {
   /** Epoch milliseconds. */
   clock: () => number;
-  rules: ClientRules;
+  rules: Rules;
   messageMemory: Shares;
   link: DeviceLink;
   deviceFeeds: DeviceFeeds;

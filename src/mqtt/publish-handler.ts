@@ -3,41 +3,13 @@ import { awaitLater } from '../lib/promises.js';
 import type { Acknowledgement, Published } from './connection/connection.js';
 import type { PublishPacket, WillPacket } from './connection/packets.js';
 import { reasons } from './connection/reasons.js';
-import type { Drop, Message, PublishResult } from './ingest.js';
 import { findDeviceOf } from './protocol/topics.js';
+import type { PublishResult } from './sessions/ingest.js';
 import type { AcceptedMessage, MessageStore, Write } from './sessions/message-store.js';
-import type { TopicPermissions } from './sessions/permissions.js';
 import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
+import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { optionsOf } from './store/messages.js';
-
-/** A message of a client that may have been stored before. */
-export interface RepeatedMessage extends Message {
-  /** Names a message that may be repeated: its streams get ids that derive from it. */
-  id: Id | undefined;
-  /** Streams that are stored already are not stored again. */
-  isRepeated: boolean;
-  isWill: boolean;
-  /** Names the command of a result that has no `id`. */
-  correlation_data?: Buffer | undefined;
-}
-
-/** The session of a dropped message, or what is known without one. */
-export type Sender =
-  | Session
-  | { account: string; client_id?: string | undefined; permissions?: TopicPermissions | undefined };
-
-export interface PublishRules {
-  /** Stores the streams that a message holds. Never rejects. */
-  publish(session: Session, message: RepeatedMessage): Promise<PublishResult>;
-  published(): void;
-  /** Counts and reports a message that is not stored, or not delivered to a session. */
-  dropped(sender: Sender, drop: Drop, topic?: string): void;
-  /** Reports a packet that closes the connection. */
-  protocolError(session: Session, error: string): void;
-  /** Reports an error that no caller awaits. */
-  failed(error: unknown): void;
-}
 
 /** Stores a publish, then forwards or discards it. A will has no packet id. */
 export type HandlePublish = (session: Session, packet: PublishPacket | WillPacket) => Promise<Published>;
@@ -63,17 +35,15 @@ export interface Routed {
   read: Promise<unknown> | undefined;
 }
 
-/** Hands a message to the subscribers of this process. */
-export type Route = (message: AcceptedMessage) => Routed;
-
 interface Deps {
   /** Epoch milliseconds. */
   clock: () => number;
-  route: Route;
+  /** Hands a message to the subscribers of this process. */
+  route(message: AcceptedMessage): Routed;
   /** Chooses the clients that get a message of a topic by shared subscriptions. */
   findMembers(topic: string): readonly string[];
   messageStore: MessageStore;
-  rules: PublishRules;
+  rules: Rules;
   newId: () => Id;
 }
 

@@ -94,7 +94,7 @@ it('refuses logins when it is full, first those of the address that has the most
 
 it('counts the addresses of an IPv6 network as one, and mapped IPv4 addresses one by one', async () => {
   const queue = openQueue({ max_running: 1 });
-  queue.enqueue({ name: 'first' });
+  queue.enqueue({ name: 'first', address: '198.51.100.1' });
   for (const [name, address] of [
     ['v6-1', '2001:db8:0:1::1'],
     ['v6-2', '2001:db8:0:1:ffff::2'],

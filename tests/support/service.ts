@@ -5,7 +5,7 @@ import { waitFor } from '../../scripts/support/service-process.js';
 import { type Config, readConfig } from '../../src/config.js';
 import type { Database } from '../../src/db/database.js';
 import type { Endpoint } from '../../src/http/context.js';
-import type { DeviceLink } from '../../src/mqtt/device-link.js';
+import type { DeviceLink } from '../../src/mqtt/sessions/device-link.js';
 import { issueKey } from '../../src/objects/api-keys.js';
 import type { Store } from '../../src/objects/context.js';
 import type { Scope } from '../../src/schema/operation.js';

@@ -1,5 +1,6 @@
 import ipaddr from 'ipaddr.js';
-import { awaitLater } from '../../lib/promises.js';
+import { groupBy } from '../../lib/group-by.js';
+import { createShares, type Release } from '../../lib/shares.js';
 
 interface Limits {
   max_running: number;
@@ -28,12 +29,10 @@ export class QueueFullError extends Error {
   override name = 'QueueFullError';
 }
 
-interface Job {
+interface QueuedLogin {
   share: string;
   username: string;
-  start(): void;
-  /** Leaves the queue with an error. */
-  leave(error: unknown): void;
+  leave(reason: string): void;
 }
 
 const defaultLimits: Limits = { max_running: 32, max_queued: 1000, max_queued_per_user: 100, max_wait_ms: 20_000 };
@@ -44,63 +43,55 @@ const defaultLimits: Limits = { max_running: 32, max_queued: 1000, max_queued_pe
  */
 export function createLoginQueue(limits: Partial<Limits> = {}): LoginQueue {
   const { max_running, max_queued, max_queued_per_user, max_wait_ms } = { ...defaultLimits, ...limits };
-  const queue = createFairQueue();
-  let running = 0;
+  const slots = createShares({
+    capacity: max_running,
+    max_per_account: max_running,
+    max_waiting: Number.POSITIVE_INFINITY,
+  });
+  const queued = new Set<QueuedLogin>();
 
-  function startNext(): void {
-    while (running < max_running) {
-      const job = queue.takeNext();
-      if (job === undefined) return;
-      running++;
-      job.start();
-    }
-  }
-
+  /** Evicts the newest login of the largest user of the largest share, unless that is hardly larger than `share`. */
   function makeRoom(share: string): void {
-    if (queue.size() < max_queued) return;
-    const evicted = queue.findInLargestShare(share);
-    if (evicted === undefined) throw new QueueFullError('login queue is full');
-    evicted.leave(new QueueFullError('login queue is full'));
+    if (queued.size < max_queued) return;
+    const shares = groupBy([...queued], (login) => login.share);
+    const largest = findLargest(shares);
+    if (largest.length <= (shares.get(share)?.length ?? 0) + 1) throw new QueueFullError('login queue is full');
+    findLargest(groupBy(largest, ({ username }) => username))
+      .at(-1)
+      ?.leave('login queue is full');
   }
 
-  function waitForTurn({ address, username, signal }: LoginOrigin): Promise<void> {
-    const share = shareOf(address);
-    if (queue.sizeOfUser(username) >= max_queued_per_user) throw new QueueFullError('too many logins of a username');
+  async function waitForTurn({ username, signal }: LoginOrigin, share: string): Promise<Release> {
+    const ofUser = [...queued].filter((login) => login.username === username);
+    if (ofUser.length >= max_queued_per_user) throw new QueueFullError('too many logins of a username');
     makeRoom(share);
-    return new Promise<void>((resolve, reject) => {
-      const onAbort = () => leave(signal.reason);
-      const timer = setTimeout(() => leave(new QueueFullError('login waited too long')), max_wait_ms).unref();
-      const stopWaiting = () => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', onAbort);
-      };
-      const leave = (error: unknown) => {
-        queue.remove(job);
-        stopWaiting();
-        reject(error);
-      };
-      const start = () => {
-        stopWaiting();
-        resolve();
-      };
-      const job: Job = { share, username, start, leave };
-      signal.addEventListener('abort', onAbort, { once: true });
-      queue.add(job);
-    });
+    const left = new AbortController();
+    const leave = (reason: string) => {
+      queued.delete(login);
+      left.abort(new QueueFullError(reason));
+    };
+    const login: QueuedLogin = { share, username, leave };
+    queued.add(login);
+    const timer = setTimeout(leave, max_wait_ms, 'login waited too long').unref();
+    try {
+      const caller = { key: username, waiting: 0, waited_ms: 0 };
+      return await slots.acquire(share, { caller, signal: AbortSignal.any([signal, left.signal]) });
+    } finally {
+      clearTimeout(timer);
+      queued.delete(login);
+    }
   }
 
   return {
     async run(origin, login) {
       origin.signal.throwIfAborted();
-      const turn = awaitLater(waitForTurn(origin));
-      startNext();
-      await turn;
+      const share = shareOf(origin.address);
+      const release = slots.tryTake(share, 1) ?? (await waitForTurn(origin, share));
       try {
         origin.signal.throwIfAborted();
         return await login();
       } finally {
-        running--;
-        startNext();
+        release();
       }
     },
   };
@@ -113,70 +104,7 @@ function shareOf(address: string): string {
   return parsed instanceof ipaddr.IPv6 ? parsed.parts.slice(0, 4).join(':') : parsed.toString();
 }
 
-/** The queued jobs by share and username. Maps and sets keep their order of insertion, which is the order of the turns. */
-function createFairQueue() {
-  const shares = new Map<string, { users: Map<string, Set<Job>>; size: number }>();
-  const sizeByUser = new Map<string, number>();
-  let size = 0;
-
-  function add(job: Job): void {
-    const share = shares.get(job.share) ?? { users: new Map<string, Set<Job>>(), size: 0 };
-    const jobs = share.users.get(job.username) ?? new Set();
-    shares.set(job.share, share);
-    share.users.set(job.username, jobs.add(job));
-    share.size++;
-    sizeByUser.set(job.username, (sizeByUser.get(job.username) ?? 0) + 1);
-    size++;
-  }
-
-  function remove(job: Job): void {
-    const share = shares.get(job.share);
-    const jobs = share?.users.get(job.username);
-    if (share === undefined || jobs === undefined || !jobs.delete(job)) return;
-    share.size--;
-    size--;
-    if (jobs.size === 0) share.users.delete(job.username);
-    if (share.size === 0) shares.delete(job.share);
-    const sizeOfUser = (sizeByUser.get(job.username) ?? 0) - 1;
-    if (sizeOfUser > 0) sizeByUser.set(job.username, sizeOfUser);
-    else sizeByUser.delete(job.username);
-  }
-
-  return {
-    add,
-    remove,
-    size: () => size,
-    sizeOfUser: (username: string) => sizeByUser.get(username) ?? 0,
-    takeNext(): Job | undefined {
-      const [share] = shares.values();
-      const [jobs] = share?.users.values() ?? [];
-      const [job] = jobs ?? [];
-      if (share === undefined || jobs === undefined || job === undefined) return undefined;
-      remove(job);
-      moveToEnd(share.users, job.username);
-      moveToEnd(shares, job.share);
-      return job;
-    },
-    /** Finds the newest job of the largest user of the largest share. @returns undefined if no share exceeds `rival` */
-    findInLargestShare(rival: string): Job | undefined {
-      const largest = findLargest(shares.values(), (share) => share.size);
-      if (largest === undefined || largest.size <= (shares.get(rival)?.size ?? 0) + 1) return undefined;
-      const jobs = findLargest(largest.users.values(), (user) => user.size);
-      return [...(jobs ?? [])].at(-1);
-    },
-  };
-}
-
-function moveToEnd<Value>(map: Map<string, Value>, key: string): void {
-  const value = map.get(key);
-  if (value === undefined) return;
-  map.delete(key);
-  map.set(key, value);
-}
-
-/** @returns the last one of equally large items */
-function findLargest<Item>(items: Iterable<Item>, sizeOf: (item: Item) => number): Item | undefined {
-  let largest: Item | undefined;
-  for (const item of items) if (largest === undefined || sizeOf(item) >= sizeOf(largest)) largest = item;
-  return largest;
+/** @returns the last one of equally large groups */
+function findLargest<Item>(groups: ReadonlyMap<string, readonly Item[]>): readonly Item[] {
+  return [...groups.values()].reduce((largest, group) => (group.length >= largest.length ? group : largest), []);
 }

@@ -4,13 +4,13 @@ import type { Shares } from '../../lib/shares.js';
 import type { Connection } from '../connection/connection.js';
 import type { OutgoingMessage } from '../connection/encode.js';
 import { reasons } from '../connection/reasons.js';
-import type { Drop } from '../ingest.js';
 import { isCovering } from '../protocol/topics.js';
 import { isExpired, type MessageOptions } from '../store/messages.js';
 import { type FilterMatch, mergeMatch } from './filter-tree.js';
 import { max_session_bytes, memorySizeOf, toOwnPayload } from './message-memory.js';
 import type { AcceptedMessage } from './message-store.js';
 import { canReceive } from './permissions.js';
+import type { Rules } from './rules.js';
 import type { GrantedSubscription, Qos, Session } from './session.js';
 import { isOfQueue, type QueuedPacket, type QueueOrigin } from './session-queue.js';
 import { findSharedMatch } from './shared-groups.js';
@@ -53,12 +53,7 @@ export interface Delivery {
 }
 
 interface Options {
-  rules: {
-    isFresh(session: Session): boolean;
-    dropped(session: Session, drop: Drop, topic: string): void;
-    protocolError(session: Session, error: string): void;
-    failed(error: unknown): void;
-  };
+  rules: Rules;
   messageMemory: Shares;
   /** Epoch milliseconds. */
   clock: () => number;

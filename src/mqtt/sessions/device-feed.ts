@@ -3,9 +3,9 @@ import type { DesiredMessage } from '../../device-state/store.js';
 import { coalesce } from '../../lib/coalesce.js';
 import { encodeForwarded } from '../connection/encode.js';
 import { reasons } from '../connection/reasons.js';
-import type { DeviceLink } from '../device-link.js';
 import { formatDeviceTopic, isCovering, parseDeviceTopic } from '../protocol/topics.js';
 import { findMatch, type StoredDelivery } from './delivery.js';
+import type { DeviceLink } from './device-link.js';
 import type { FilterMatch } from './filter-tree.js';
 import type { DeviceFeed, Session } from './session.js';
 

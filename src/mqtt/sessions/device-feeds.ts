@@ -2,8 +2,8 @@ import type { CommandEntry } from '../../commands/tail.js';
 import type { StateEntry } from '../../device-state/tail.js';
 import type { FeedEntry, Tail, TailSubscriber } from '../../http/live/tail.js';
 import { awaitLater, getOrStart } from '../../lib/promises.js';
-import type { DeviceLink } from '../device-link.js';
 import { formatDeviceTopic, isServiceTopic } from '../protocol/topics.js';
+import type { DeviceLink } from './device-link.js';
 import { createFilterTree } from './filter-tree.js';
 import type { DeviceFeed } from './session.js';
 

@@ -8,6 +8,7 @@ import { type Delivery, findMatch } from './delivery.js';
 import { type DeviceFeeds, isFed } from './device-feeds.js';
 import type { FilterTree } from './filter-tree.js';
 import type { RetainedMessages } from './retained-messages.js';
+import type { Rules } from './rules.js';
 import type { DeviceFeed, GrantedSubscription, Session } from './session.js';
 
 /** Filters that are looked at in one turn of the event loop. */
@@ -18,18 +19,10 @@ const max_subscriptions = 200;
 /** Clients of this process that get a message. */
 export type Subscribers = FilterTree<Delivery>;
 
-export interface SubscriptionRules {
-  /** Decides about filters. @returns a reason code for each that is refused, undefined for the others */
-  findRefusals(session: Session, filters: readonly string[]): Promise<readonly (number | undefined)[]>;
-  refuseSubscription(session: Session, filter: string, reason: string): void;
-  /** Reports an error that no caller awaits. */
-  failed(error: unknown): void;
-}
-
 interface Deps {
   session: Session;
   delivery: Delivery;
-  rules: SubscriptionRules;
+  rules: Rules;
   subscribers: Subscribers;
   retained: RetainedMessages;
   deviceFeeds: DeviceFeeds;

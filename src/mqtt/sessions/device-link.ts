@@ -1,22 +1,22 @@
-import type { CommandMetrics, MarkSent } from '../commands/delivery.js';
-import type { OpenCommands } from '../commands/open-commands.js';
-import { parseResult } from '../commands/parse.js';
-import { findCommand, finishCommand } from '../commands/store.js';
-import type { CommandEntry } from '../commands/tail.js';
-import type { StoredNode } from '../db/batching/loader.js';
-import type { Database } from '../db/database.js';
-import { mergeReported } from '../device-state/changes.js';
-import type { DesiredStates } from '../device-state/desired.js';
-import { checkPatch } from '../device-state/rules.js';
-import type { ChangeState } from '../device-state/store.js';
-import type { StateEntry } from '../device-state/tail.js';
-import { AppError } from '../errors.js';
-import type { Tail } from '../http/live/tail.js';
-import { isPlainObject } from '../schema/fields/object.js';
-import type { Values } from '../schema/fields.js';
-import { parseJson, tooManyValues } from '../schema/json.js';
+import type { CommandMetrics, MarkSent } from '../../commands/delivery.js';
+import type { OpenCommands } from '../../commands/open-commands.js';
+import { parseResult } from '../../commands/parse.js';
+import { findCommand, finishCommand } from '../../commands/store.js';
+import type { CommandEntry } from '../../commands/tail.js';
+import type { StoredNode } from '../../db/batching/loader.js';
+import type { Database } from '../../db/database.js';
+import { mergeReported } from '../../device-state/changes.js';
+import type { DesiredStates } from '../../device-state/desired.js';
+import { checkPatch } from '../../device-state/rules.js';
+import type { ChangeState } from '../../device-state/store.js';
+import type { StateEntry } from '../../device-state/tail.js';
+import { AppError } from '../../errors.js';
+import type { Tail } from '../../http/live/tail.js';
+import { isPlainObject } from '../../schema/fields/object.js';
+import type { Values } from '../../schema/fields.js';
+import { parseJson, tooManyValues } from '../../schema/json.js';
+import { parseDeviceTopic } from '../protocol/topics.js';
 import type { Drop, Message, PublishResult } from './ingest.js';
-import { parseDeviceTopic } from './protocol/topics.js';
 
 /** The state and the commands of devices, as the broker uses them. */
 export interface DeviceLink {

@@ -1,11 +1,11 @@
-import { AppError } from '../errors.js';
-import { groupBy } from '../lib/group-by.js';
-import { isPlainObject } from '../schema/fields/object.js';
-import { parseJson, tooManyValues } from '../schema/json.js';
-import type { Ingest } from '../streams/ingest.js';
-import { type ParsedStreams, parseStreams, streamWithDevice } from '../streams/parse-streams.js';
-import { formatStreamTopic, parseStreamTopic, type StreamTopic } from './protocol/topics.js';
-import type { TopicPermissions } from './sessions/permissions.js';
+import { AppError } from '../../errors.js';
+import { groupBy } from '../../lib/group-by.js';
+import { isPlainObject } from '../../schema/fields/object.js';
+import { parseJson, tooManyValues } from '../../schema/json.js';
+import type { Ingest } from '../../streams/ingest.js';
+import { type ParsedStreams, parseStreams, streamWithDevice } from '../../streams/parse-streams.js';
+import { formatStreamTopic, parseStreamTopic, type StreamTopic } from '../protocol/topics.js';
+import type { TopicPermissions } from './permissions.js';
 
 /** Reasons to drop a message, the label `reason` of `mqtt_dropped_total`. */
 export type DropReason = 'not_allowed' | 'invalid' | 'database' | 'too_large' | 'retained_full' | 'queue_full';

@@ -1,20 +1,31 @@
-import type { Database } from '../db/database.js';
-import { deriveId, readIdTime } from '../db/ids.js';
-import { AppError } from '../errors.js';
-import { createKeyedMutex } from '../lib/keyed-mutex.js';
-import type { LogLine } from '../lib/rate-limited-log.js';
-import type { Ingest } from '../streams/ingest.js';
-import { findStored } from '../streams/store.js';
-import type { ClientRules } from './client.js';
-import { reasons } from './connection/reasons.js';
+import type { Database } from '../../db/database.js';
+import { deriveId, type Id, readIdTime } from '../../db/ids.js';
+import { AppError } from '../../errors.js';
+import { createKeyedMutex } from '../../lib/keyed-mutex.js';
+import type { LogLine } from '../../lib/rate-limited-log.js';
+import type { Ingest } from '../../streams/ingest.js';
+import { findStored } from '../../streams/store.js';
+import { type Reason, reasons } from '../connection/reasons.js';
+import { findSharedFilter, hasTooManyLevels, parseDeviceTopic } from '../protocol/topics.js';
 import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
-import { type DropReason, describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
-import type { SessionAuthorizer } from './login/session-authorizer.js';
-import { findSharedFilter, hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
-import type { RepeatedMessage } from './publish-handler.js';
-import { formatName, redactTopic } from './sessions/login-names.js';
-import { canPublish, canSubscribe, isFilter } from './sessions/permissions.js';
-import type { Session } from './sessions/session.js';
+import { type Drop, type DropReason, describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
+import { formatName, redactTopic } from './login-names.js';
+import { canPublish, canSubscribe, isFilter, type TopicPermissions } from './permissions.js';
+import type { Session } from './session.js';
+
+/** A message of a client that may have been stored before. */
+export interface RepeatedMessage extends Message {
+  /** Names a message that may be repeated: its streams get ids that derive from it. */
+  id: Id | undefined;
+  /** Streams that are stored already are not stored again. */
+  isRepeated: boolean;
+  isWill: boolean;
+  /** Names the command of a result that has no `id`. */
+  correlation_data?: Buffer | undefined;
+}
+
+/** The session of a dropped message, or what is known without one. */
+type Sender = Session | { account: string; client_id?: string | undefined; permissions?: TopicPermissions | undefined };
 
 interface RulesOptions {
   db: Database;
@@ -23,6 +34,12 @@ interface RulesOptions {
   metrics: { dropped(reason: DropReason, field?: string): void; published(): void };
   /** Epoch milliseconds. */
   clock: () => number;
+  warn: LogLine;
+  authorizer: {
+    /** Evaluates `test` on current permissions. @throws what the database throws */
+    allows(session: Session, test: (session: Session) => boolean): Promise<boolean>;
+    isFresh(session: Session): boolean;
+  };
 }
 
 /** Clocks of instances, and of this one before and after it was set, differ by less. */
@@ -55,9 +72,13 @@ export function ingestMessage(
   return ingestDeviceMessage(db, link, { ...publish, now: Math.floor(publish.now) });
 }
 
+/** Decisions about the messages of sessions, which are counted and logged. */
+export type Rules = ReturnType<typeof createRules>;
+
 /** Creates the rules of all sessions of a process. */
-export function createRules(options: RulesOptions, { allows, isFresh }: SessionAuthorizer, warn: LogLine): ClientRules {
-  const { db, ingest, metrics, clock } = options;
+export function createRules(options: RulesOptions) {
+  const { db, ingest, metrics, clock, warn, authorizer } = options;
+  const { allows, isFresh } = authorizer;
   const mutex = createKeyedMutex();
   const inOrder = (session: Session, topic: string, publish: () => Promise<PublishResult>) =>
     parseDeviceTopic(topic) === undefined ? publish() : mutex(`${session.account} ${topic}`, publish);
@@ -87,9 +108,11 @@ export function createRules(options: RulesOptions, { allows, isFresh }: SessionA
   }
 
   return {
-    // reports of a device are merged in their order
-    publish: (session, message) => inOrder(session, message.topic, () => publish(session, message)),
-    async findRefusals(session, filters) {
+    /** Stores the streams that a message holds; reports of a device are merged in their order. Never rejects. */
+    publish: (session: Session, message: RepeatedMessage) =>
+      inOrder(session, message.topic, () => publish(session, message)),
+    /** Decides about filters. @returns a reason code for each that is refused, undefined for the others */
+    async findRefusals(session: Session, filters: readonly string[]): Promise<readonly (Reason | undefined)[]> {
       const isServed = (filter: string) => session.connect.level === 5 || findSharedFilter(filter) === undefined;
       const isGranted = (filter: string) => isServed(filter) && canSubscribe(session.permissions, filter);
       try {
@@ -106,7 +129,8 @@ export function createRules(options: RulesOptions, { allows, isFresh }: SessionA
     },
     refuseSubscription,
     isFresh,
-    dropped(sender, dropped, sentTopic) {
+    /** Counts and reports a message that is not stored, or not delivered to a session. */
+    dropped(sender: Sender, dropped: Drop, sentTopic?: string): void {
       const { drop, field, fault, error } = dropped;
       metrics.dropped(drop, field);
       if ('counts' in sender) sender.counts.drops++;
@@ -120,10 +144,12 @@ export function createRules(options: RulesOptions, { allows, isFresh }: SessionA
       warn(`MQTT message dropped: ${describeDrop(dropped)}`, { ...fields, ...(err !== undefined && { err }) }, name);
     },
     published: metrics.published,
-    protocolError(session, reason) {
+    /** Reports a packet that closes the connection. */
+    protocolError(session: Session, reason: string): void {
       const names = session.names;
       warn(`MQTT connection closed: ${reason}`, { reason, ...names }, formatName(names));
     },
-    failed: (error) => warn('MQTT broker failed', { err: error }),
+    /** Reports an error that no caller awaits. */
+    failed: (error: unknown) => warn('MQTT broker failed', { err: error }),
   };
 }
