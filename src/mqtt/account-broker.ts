@@ -5,12 +5,7 @@ import { type Client, type ClientDeps, openClient, type StoredQueue } from './cl
 import { reasons } from './connection/reasons.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { createPublishHandler, type Routed } from './publish-handler.js';
-import {
-  type AccountSessions,
-  type ClaimedSession,
-  openAccountSessions,
-  type SessionRecord,
-} from './sessions/account-sessions.js';
+import { type ClaimedSession, openAccountSessions, type SessionRecord } from './sessions/account-sessions.js';
 import type { Delivery } from './sessions/delivery.js';
 import { createDeviceFeeds } from './sessions/device-feeds.js';
 import type { DeviceLink } from './sessions/device-link.js';
@@ -48,26 +43,13 @@ export interface BrokerDeps {
 }
 
 /** The topics, sessions and client ids of one account. */
-export interface AccountBroker extends Pick<AccountSessions, 'ownersWithSessions' | 'forget' | 'forgetExpired'> {
-  /**
-   * Serves a session after the previous one with its client id has ended.
-   * @returns the reason of a refusal. @throws what the database throws
-   */
-  admit(session: Session, request: ConnectRequest): Promise<Refusal | undefined>;
-  /** Stores what other instances have to know of the clients of this one. */
-  storeClients(): Promise<void>;
-  /** Applies a change that another instance has made. */
-  apply(change: AccountChange): Promise<void>;
-  /** Publishes messages that come from no client of this instance. */
-  publish(messages: readonly AcceptedMessage[]): Promise<void>;
-  close(): void;
-}
+export type AccountBroker = Awaited<ReturnType<typeof openAccountBroker>>;
 
 /**
  * Opens the broker of an account. Messages, retained messages, sessions and client ids of different accounts never meet,
  * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
-export async function openAccountBroker(account: string, deps: BrokerDeps): Promise<AccountBroker> {
+export async function openAccountBroker(account: string, deps: BrokerDeps) {
   const { db, clock, rules, writer, peers, messageMemory, link, onWillDeferred, stopped } = deps;
   const sessions = await openAccountSessions({ db, account, peers, redeliver, failed: rules.failed });
   const clients = new Map<string, Delivery>();
@@ -199,7 +181,11 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   }
 
   return {
-    async admit(session, request) {
+    /**
+     * Serves a session after the previous one with its client id has ended.
+     * @returns the reason of a refusal. @throws what the database throws
+     */
+    async admit(session: Session, request: ConnectRequest): Promise<Refusal | undefined> {
       const claimed = await takeOver(session, request.packet.clean);
       if (claimed === undefined) return 'client id in use';
       const client = openClient(session, clientDeps);
@@ -211,17 +197,20 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     ownersWithSessions: sessions.ownersWithSessions,
     forget: sessions.forget,
     forgetExpired: sessions.forgetExpired,
-    async storeClients() {
+    /** Stores what other instances have to know of the clients of this one. */
+    async storeClients(): Promise<void> {
       await sessions.storeClean();
       await Promise.all([...live].map((session) => session.will.store(session, peers.id)));
     },
-    async apply(change) {
+    /** Applies a change that another instance has made. */
+    async apply(change: AccountChange): Promise<void> {
       if (change.kind === 'retained') retained.apply(change.message);
       else if (change.kind === 'forwarded')
         deliverForwarded({ retain: false, ...change.message, id: change.message.message });
       else await sessions.apply(change);
     },
-    publish: (messages) =>
+    /** Publishes messages that come from no client of this instance. */
+    publish: (messages: readonly AcceptedMessage[]) =>
       publishAll(messages.map((message) => ({ ...message, members: sessions.shared.choose(message.topic) }))),
     close: () => deviceFeeds.close(),
   };

@@ -22,7 +22,7 @@ import { createSessionAuthorizer } from './login/session-authorizer.js';
 import type { Refusal } from './protocol/connect-packet.js';
 import { takeProxyHeader } from './protocol/proxy-header.js';
 import { createTcpServer } from './protocol/tcp-listener.js';
-import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
+import { openWebSocketEndpoint } from './protocol/websocket.js';
 import { createConnectionList } from './sessions/connection-list.js';
 import type { DeviceLink } from './sessions/device-link.js';
 import type { PublishResult } from './sessions/ingest.js';
@@ -72,27 +72,16 @@ interface Options {
   trusted_proxies: readonly string[];
 }
 
-/** The embedded MQTT broker (reference/mqtt.md#broker). */
-export interface Broker {
-  /** Serves a connection from `ip`; that of a trusted proxy may begin with a header of the PROXY protocol. */
-  handle(stream: Duplex, ip: string, isTrusted?: boolean): void;
-  /** Serves TCP, with TLS files over TLS. @returns the port. @throws StartError if it is taken */
-  listen(host: string, port: number, tls?: TlsFiles): Promise<number>;
-  /** Serves an HTTP server's `upgrade` event: a WebSocket at /mqtt. */
-  upgrade: Upgrade;
-  /** Withdraws permissions that the database no longer grants; runs every 2 s by itself. */
-  recheck(): Promise<void>;
-  /** Stops listening, acknowledges the messages being stored, closes all connections without publishing their wills. */
-  close(): Promise<void>;
-}
-
 const max_connections = 10_000;
 const recheck_ms = 2000;
 /** A will that waits longer may be a recheck late. */
 const max_timer_ms = 86_400_000;
 
+/** The embedded MQTT broker (reference/mqtt.md#broker). */
+export type Broker = Awaited<ReturnType<typeof startBroker>>;
+
 /** Starts a broker that does not listen yet, and the loop that rechecks permissions. */
-export async function startBroker(options: Options): Promise<Broker> {
+export async function startBroker(options: Options) {
   const { db, log, clock } = options;
   const warn = createRateLimitedLog(log);
   const sessions = new Set<Session>();
@@ -244,17 +233,22 @@ export async function startBroker(options: Options): Promise<Broker> {
   }
 
   return {
+    /** Serves a connection from `ip`; that of a trusted proxy may begin with a header of the PROXY protocol. */
     handle,
-    async listen(host, port, tls) {
+    /** Serves TCP, with TLS files over TLS. @returns the port. @throws StartError if it is taken */
+    async listen(host: string, port: number, tls?: TlsFiles): Promise<number> {
       const isProxy = createNetworkFilter(options.trusted_proxies);
       const server = createTcpServer({ tls, isProxy, warn, handle });
       const opened = await listen(server, { host, port }, tls === undefined ? 'MQTT_PORT' : 'MQTTS_PORT');
       servers.push(server);
       return opened;
     },
+    /** Serves an HTTP server's `upgrade` event: a WebSocket at /mqtt. */
     upgrade: openWebSocketEndpoint(handle, createClientFinder(options.trusted_proxies)).upgrade,
+    /** Withdraws permissions that the database no longer grants; runs every 2 s by itself. */
     recheck,
-    async close() {
+    /** Stops listening, acknowledges the messages being stored, closes all connections without publishing their wills. */
+    async close(): Promise<void> {
       stopped.abort();
       for (const server of servers) server.close();
       const ending = [...sessions];

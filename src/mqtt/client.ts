@@ -3,7 +3,7 @@ import type { Shares } from '../lib/shares.js';
 import { createConnection, type Host, receive_maximum, topic_alias_maximum } from './connection/connection.js';
 import { type ConnackProperties, encodeConnack } from './connection/encode.js';
 import { packet_limit_bytes } from './connection/frames.js';
-import { createInput, type Input } from './connection/input.js';
+import { countInput, createInput, type Input } from './connection/input.js';
 import { PacketError, reasons } from './connection/reasons.js';
 import type { ConnectRequest } from './protocol/connect-packet.js';
 import type { HandlePublish } from './publish-handler.js';
@@ -11,7 +11,6 @@ import { createDelivery, type Delivery, type Origin } from './sessions/delivery.
 import { openDeviceFeed } from './sessions/device-feed.js';
 import type { DeviceFeeds } from './sessions/device-feeds.js';
 import type { DeviceLink } from './sessions/device-link.js';
-import { countInput } from './sessions/message-memory.js';
 import type { RetainedMessages } from './sessions/retained-messages.js';
 import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
@@ -51,15 +50,10 @@ export interface StoredQueue extends QueueOwner {
 }
 
 /** A client that is logged in, before its CONNACK. */
-export interface Client {
-  /** Opens the queue of a persistent session, and grants again what it has subscribed to. */
-  resume(queue: StoredQueue, subscriptions: readonly StoredSubscription[]): Promise<void>;
-  /** Sends CONNACK, and handles what the client has sent and sends from now on. */
-  start(request: ConnectRequest, isPresent: boolean): void;
-}
+export type Client = ReturnType<typeof openClient>;
 
 /** Connects the protocol of one connection with the broker of its account. */
-export function openClient(session: Session, deps: ClientDeps): Client {
+export function openClient(session: Session, deps: ClientDeps) {
   const { rules, link, messageMemory, handlePublish, stopped } = deps;
   const { outbox, connect } = session;
   const { level, keep_alive_s, properties, will } = connect;
@@ -158,11 +152,13 @@ export function openClient(session: Session, deps: ClientDeps): Client {
   }
 
   return {
-    async resume(queue, stored) {
+    /** Opens the queue of a persistent session, and grants again what it has subscribed to. */
+    async resume(queue: StoredQueue, stored: readonly StoredSubscription[]): Promise<void> {
       openQueue(queue);
       if (stored.length > 0) await subscriptions.restore(stored);
     },
-    start({ stream, input: pending }, isPresent) {
+    /** Sends CONNACK, and handles what the client has sent and sends from now on. */
+    start({ stream, input: pending }: ConnectRequest, isPresent: boolean) {
       if (!outbox.isOpen) return memory.close();
       session.isConnected = true;
       outbox.push(encodeConnack(isPresent, level === 5 ? describeBroker(session) : undefined));

@@ -69,22 +69,10 @@ export interface ClientLimits {
 }
 
 /** The protocol of one connection after its CONNACK: packets in, packets and calls of the host out. */
-export interface Connection<Origin> {
-  /** Handles a packet. @returns a promise while the broker is busy with it */
-  handle(bytes: Buffer): Promise<void> | undefined;
-  /** Reports whether a message of QoS 1 or 2 may be sent. */
-  hasRoom(): boolean;
-  /** Takes a packet id for a message of QoS 1 or 2. @param former under which it was sent before */
-  begin(message: Unacknowledged<Origin>, former?: number): number;
-  /** Sends a message, or leaves it out if it is too large for the client. */
-  send(message: OutgoingMessage): void;
-  /** Sends PUBREL for a message that an earlier connection has received. */
-  sendRelease(packet_id: number, origin: Origin): void;
-  readonly unacknowledged: ReadonlyMap<number, Unacknowledged<Origin>>;
-}
+export type Connection<Origin> = ReturnType<typeof createConnection<Origin>>;
 
 /** Creates the protocol of a connection. */
-export function createConnection<Origin>(client: ClientLimits, host: Host<Origin>): Connection<Origin> {
+export function createConnection<Origin>(client: ClientLimits, host: Host<Origin>) {
   const { level } = client;
   const unacknowledged = new Map<number, Unacknowledged<Origin>>();
   const aliases = new Map<number, string>();
@@ -193,7 +181,8 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
   }
 
   return {
-    handle(bytes) {
+    /** Handles a packet. @returns a promise while the broker is busy with it */
+    handle(bytes: Buffer): Promise<void> | undefined {
       try {
         return handlePacket(bytes);
       } catch (error) {
@@ -202,8 +191,10 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
         return undefined;
       }
     },
+    /** Reports whether a message of QoS 1 or 2 may be sent. */
     hasRoom: () => unacknowledged.size < client.receive_maximum,
-    begin(message, former) {
+    /** Takes a packet id for a message of QoS 1 or 2. @param former under which it was sent before */
+    begin(message: Unacknowledged<Origin>, former?: number): number {
       let packet_id = former ?? 0;
       while (packet_id === 0 || unacknowledged.has(packet_id)) {
         last_packet_id = (last_packet_id % max_packet_id) + 1;
@@ -212,7 +203,8 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
       unacknowledged.set(packet_id, message);
       return packet_id;
     },
-    send(message) {
+    /** Sends a message, or leaves it out if it is too large for the client. */
+    send(message: OutgoingMessage) {
       const sentAlias = sentAliases.get(message.topic);
       const hasFree = sentAliases.size < Math.min(client.topic_alias_maximum, topic_alias_maximum);
       const topic_alias = sentAlias ?? (hasFree ? sentAliases.size + 1 : undefined);
@@ -222,7 +214,8 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
       if (topic_alias !== undefined) sentAliases.set(message.topic, topic_alias);
       host.write(bytes);
     },
-    sendRelease(packet_id, origin) {
+    /** Sends PUBREL for a message that an earlier connection has received. */
+    sendRelease(packet_id: number, origin: Origin): void {
       unacknowledged.set(packet_id, { qos: 2, origin, isReceived: true });
       host.write(encodeAck('pubrel', packet_id));
     },

@@ -1,21 +1,90 @@
 import type { Duplex } from 'node:stream';
 import { awaitLater } from '../../lib/promises.js';
+import type { Release, Shares } from '../../lib/shares.js';
 import { createFrameReader, type FrameError } from './frames.js';
 
-/** The bytes that a connection has sent and that the broker holds. */
-export interface InputMemory {
-  /** Sets the function to call when the connection may be read again. */
-  onRoom(readOn: () => void): void;
-  /** Reports whether the connection may be read. */
-  hasRoom(): boolean;
-  /** Counts a chunk. @returns undefined, or if it does not fit, a promise that rejects if it never will */
-  add(bytes: number): Promise<void> | undefined;
-  /** The broker needs no memory for a packet any more. */
-  finish(bytes: number): void;
+/** Bytes that a connection has sent and that are not stored yet, and bytes that it has not read (reference/limits.md#values). */
+export const max_session_bytes = 1024 * 1024;
+
+interface Sender {
+  account: string;
+  /** Settles when all publishes received so far are settled. */
+  readonly publishQueue: Promise<void>;
+}
+
+/** The bytes of a connection that the broker holds, until it is closed. */
+export type CountedInput = ReturnType<typeof countInput>;
+
+/** Counts the bytes of a connection in the pool of all. */
+export function countInput(shares: Shares, sender: Sender) {
+  const chunks: { bytes: number; release: Release }[] = [];
+  let isClosed = false;
+  /** Created by the first wait: most connections never wait. */
+  let left: AbortController | undefined;
+  let held_bytes = 0;
+  let isWaiting = false;
+  let readOn: () => void = () => undefined;
+
+  function hold(bytes: number, release: Release): void {
+    if (isClosed) release();
+    else chunks.push({ bytes, release });
+  }
+
+  const hasRoom = () => !isWaiting && held_bytes < max_session_bytes;
+
+  async function waitForRoom(bytes: number): Promise<void> {
+    isWaiting = true;
+    left ??= new AbortController();
+    hold(bytes, await shares.acquire(sender.account, { amount: bytes, signal: left.signal }));
+    isWaiting = false;
+  }
+
+  function finish(bytes: number): void {
+    const isFull = held_bytes >= max_session_bytes;
+    held_bytes -= bytes;
+    let rest = bytes;
+    for (let [first] = chunks; first !== undefined && rest > 0; [first] = chunks) {
+      const part = Math.min(rest, first.bytes);
+      first.bytes -= part;
+      rest -= part;
+      if (first.bytes > 0) break;
+      first.release();
+      chunks.shift();
+    }
+    if (isFull && hasRoom()) readOn();
+  }
+
+  return {
+    /** Sets the function to call when the connection may be read again. */
+    onRoom(callback: () => void): void {
+      readOn = callback;
+    },
+    /** Reports whether the connection may be read. */
+    hasRoom,
+    /** Counts a chunk. @returns undefined, or if it does not fit, a promise that rejects if it never will */
+    add(bytes: number): Promise<void> | undefined {
+      held_bytes += bytes;
+      const release = shares.tryTake(sender.account, bytes);
+      if (release === undefined) return waitForRoom(bytes);
+      hold(bytes, release);
+      return undefined;
+    },
+    /** The broker needs no memory for a packet any more. */
+    finish,
+    /** Ends the count: everything is given back when the broker has stored it. */
+    close(): void {
+      isClosed = true;
+      left?.abort();
+      const releaseAll = () => {
+        for (const { release } of chunks.splice(0)) release();
+      };
+      sender.publishQueue.then(releaseAll, releaseAll);
+    },
+  };
 }
 
 interface InputOptions {
-  memory: InputMemory;
+  memory: CountedInput;
   /** Handles a packet. @returns a promise while the broker is busy with it, which never rejects */
   handle(packet: Buffer): Promise<void> | undefined;
   onError(error: FrameError): void;
@@ -24,15 +93,10 @@ interface InputOptions {
 }
 
 /** The packets of a client. */
-export interface Input {
-  /** Takes bytes that were received before. */
-  start(received: Buffer): void;
-  /** Reads no more, and calls back once all packets are handled. */
-  stop(idle: () => void): void;
-}
+export type Input = ReturnType<typeof createInput>;
 
 /** Reads the packets of a stream while there is memory for them. */
-export function createInput(stream: Duplex, { memory, handle, onError, onLeft }: InputOptions): Input {
+export function createInput(stream: Duplex, { memory, handle, onError, onLeft }: InputOptions) {
   const split = createFrameReader();
   let reserved_bytes = 0;
   let handling = 0;
@@ -94,12 +158,14 @@ export function createInput(stream: Duplex, { memory, handle, onError, onLeft }:
   }
 
   return {
-    start(received) {
+    /** Takes bytes that were received before. */
+    start(received: Buffer): void {
       memory.onRoom(readOn);
       stream.on('data', receive).on('end', onLeft).on('close', onLeft);
       receive(received);
     },
-    stop(idle) {
+    /** Reads no more, and calls back once all packets are handled. */
+    stop(idle: () => void): void {
       isStopped = true;
       stream.off('data', receive).off('end', onLeft).off('close', onLeft);
       onIdle = idle;

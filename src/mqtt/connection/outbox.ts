@@ -14,26 +14,10 @@ export function closeGently(stream: Duplex, last_bytes?: Buffer): void {
 }
 
 /** Messages on their way to a client. */
-export interface Outbox {
-  /** False once the connection is over, though the client may still read the last bytes. */
-  readonly isOpen: boolean;
-  readonly waiting_bytes: number;
-  /** Writes what is pushed in one turn of the event loop together. */
-  push(bytes: Buffer): void;
-  /** @returns undefined while the client reads, else a promise that resolves when it has read enough or leaves */
-  whenRead(): Promise<void> | undefined;
-  /** Resolves when everything is handed to the network, or after 1 s. */
-  flush(): Promise<void>;
-  /** Ends the connection. */
-  close(last_bytes?: Buffer): void;
-  /** Leaves the stream to others. */
-  abandon(): void;
-  /** Resolves when the connection ends. */
-  readonly ended: Promise<void>;
-}
+export type Outbox = ReturnType<typeof createOutbox>;
 
 /** @param onStuck is called if the client reads nothing for 5 s */
-export function createOutbox(stream: Duplex, onStuck: () => void): Outbox {
+export function createOutbox(stream: Duplex, onStuck: () => void) {
   let pending: Buffer[] = [];
   let pending_bytes = 0;
   let isOpen = true;
@@ -78,13 +62,15 @@ export function createOutbox(stream: Duplex, onStuck: () => void): Outbox {
   }
 
   return {
+    /** False once the connection is over, though the client may still read the last bytes. */
     get isOpen() {
       return isOpen;
     },
     get waiting_bytes() {
       return pending_bytes + stream.writableLength;
     },
-    push(bytes) {
+    /** Writes what is pushed in one turn of the event loop together. */
+    push(bytes: Buffer): void {
       if (!isOpen) return;
       pending.push(bytes);
       pending_bytes += bytes.length;
@@ -92,7 +78,8 @@ export function createOutbox(stream: Duplex, onStuck: () => void): Outbox {
       isScheduled = true;
       setImmediate(write);
     },
-    whenRead() {
+    /** @returns undefined while the client reads, else a promise that resolves when it has read enough or leaves */
+    whenRead(): Promise<void> | undefined {
       if (!isOpen || !isBehind()) return undefined;
       if (read !== undefined) return read.promise;
       let resolve: () => void = () => undefined;
@@ -102,7 +89,8 @@ export function createOutbox(stream: Duplex, onStuck: () => void): Outbox {
       read = { promise, resolve, timer: setTimeout(onStuck, stuck_ms).unref() };
       return promise;
     },
-    async flush() {
+    /** Resolves when everything is handed to the network, or after 1 s. */
+    async flush(): Promise<void> {
       write();
       if (stream.writableLength === 0 || stream.destroyed) return;
       await new Promise<void>((resolve) => {
@@ -114,13 +102,16 @@ export function createOutbox(stream: Duplex, onStuck: () => void): Outbox {
         stream.once('close', onFlushed);
       });
     },
-    close(last_bytes) {
+    /** Ends the connection. */
+    close(last_bytes?: Buffer): void {
       if (!isOpen) return;
       write();
       abandon();
       closeGently(stream, last_bytes);
     },
+    /** Leaves the stream to others. */
     abandon,
+    /** Resolves when the connection ends. */
     ended,
   };
 }

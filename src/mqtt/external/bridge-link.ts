@@ -14,14 +14,6 @@ interface Options {
   rabbitmq: boolean;
 }
 
-/** The connection to one broker, reopened whenever it closes. */
-export interface Link {
-  /** Finishes the messages being stored, then disconnects; the broker keeps the others. */
-  close(): Promise<void>;
-  /** Disconnects at once. */
-  disconnect(): void;
-}
-
 const retry_ms = 1000;
 const finish_ms = 4000;
 const max_unsettled = 500;
@@ -31,8 +23,11 @@ const max_levels = 99;
 /** mqtt.js sends no acknowledgement of its own for a message whose handler reports an error. */
 const acknowledgedLater = new Error('acknowledged later');
 
+/** The connection to one broker, reopened whenever it closes. */
+export type Link = ReturnType<typeof openLink>;
+
 /** Connects to a broker and hands its messages to `consumer`; settled ones are acknowledged in the order of arrival. */
-export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options): Link {
+export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options) {
   const warn = createRateLimitedLog(log);
   const { host } = new URL(bridge.url);
   const closing = new AbortController();
@@ -81,8 +76,10 @@ export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options
   }
 
   return {
+    /** Disconnects at once. */
     disconnect: () => disconnect(true),
-    async close() {
+    /** Finishes the messages being stored, then disconnects; the broker keeps the others. */
+    async close(): Promise<void> {
       closing.abort();
       const finished = new AbortController();
       const limit = { signal: finished.signal };

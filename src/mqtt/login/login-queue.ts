@@ -18,12 +18,6 @@ export interface LoginOrigin {
   signal: AbortSignal;
 }
 
-/** Limits concurrent logins, with fair shares of addresses and usernames. */
-export interface LoginQueue {
-  /** Runs a login in its turn. @throws QueueFullError if there is no room, the signal's reason if it aborts first */
-  run<Result>(origin: LoginOrigin, login: () => Promise<Result>): Promise<Result>;
-}
-
 /** Too many logins wait, or one has waited too long. */
 export class QueueFullError extends Error {
   override name = 'QueueFullError';
@@ -37,11 +31,14 @@ interface QueuedLogin {
 
 const defaultLimits: Limits = { max_running: 32, max_queued: 1000, max_queued_per_user: 100, max_wait_ms: 20_000 };
 
+/** Limits concurrent logins, with fair shares of addresses and usernames. */
+export type LoginQueue = ReturnType<typeof createLoginQueue>;
+
 /**
  * Creates a fair queue: addresses take turns, and within an address usernames do. If it is full, the address with the most
  * queued logins loses one. A login whose client is gone leaves the queue at once.
  */
-export function createLoginQueue(limits: Partial<Limits> = {}): LoginQueue {
+export function createLoginQueue(limits: Partial<Limits> = {}) {
   const { max_running, max_queued, max_queued_per_user, max_wait_ms } = { ...defaultLimits, ...limits };
   const slots = createShares({
     capacity: max_running,
@@ -83,7 +80,8 @@ export function createLoginQueue(limits: Partial<Limits> = {}): LoginQueue {
   }
 
   return {
-    async run(origin, login) {
+    /** Runs a login in its turn. @throws QueueFullError if there is no room, the signal's reason if it aborts first */
+    async run<Result>(origin: LoginOrigin, login: () => Promise<Result>): Promise<Result> {
       origin.signal.throwIfAborted();
       const share = shareOf(origin.address);
       const release = slots.tryTake(share, 1) ?? (await waitForTurn(origin, share));

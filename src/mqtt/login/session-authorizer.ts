@@ -32,18 +32,10 @@ interface Options {
 }
 
 /** Keeps the permissions of sessions up to date. */
-export interface SessionAuthorizer {
-  isFresh(session: Session): boolean;
-  /** Evaluates `test` on current permissions. @throws what the database throws */
-  allows(session: Session, test: (session: Session) => boolean): Promise<boolean>;
-  /** Reads the permissions of one session again. */
-  refresh(session: Session): Promise<void>;
-  /** Reads the permissions of all sessions again. */
-  recheck(): Promise<void>;
-}
+export type SessionAuthorizer = ReturnType<typeof createSessionAuthorizer>;
 
 /** Creates the authorizer of all sessions of a process. */
-export function createSessionAuthorizer({ db, sessions, warn, clock }: Options): SessionAuthorizer {
+export function createSessionAuthorizer({ db, sessions, warn, clock }: Options) {
   const isFresh = ({ checked }: Session) => performance.now() - checked < fresh_ms;
 
   const topicsReadAt = ({ topics_read_at }: Session) => topics_read_at;
@@ -99,13 +91,16 @@ export function createSessionAuthorizer({ db, sessions, warn, clock }: Options):
      * A permission granted a moment ago counts at once: the database is asked before a refusal. With stale permissions
      * (after an outage) all sessions are rechecked, because the receivers of a message need fresh ones too.
      */
-    async allows(session, test) {
+    /** Evaluates `test` on current permissions. @throws what the database throws */
+    async allows(session: Session, test: (session: Session) => boolean): Promise<boolean> {
       if (session.revoked) return false;
       if (isFresh(session) && test(session)) return true;
       await (isFresh(session) ? session.refresh() : recheck());
       return !session.revoked && isFresh(session) && test(session);
     },
-    refresh: (session) => refreshAll([session]),
+    /** Reads the permissions of one session again. */
+    refresh: (session: Session) => refreshAll([session]),
+    /** Reads the permissions of all sessions again. */
     recheck,
   };
 }

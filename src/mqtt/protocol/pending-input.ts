@@ -5,18 +5,13 @@ import { findPublishes } from '../connection/frames.js';
 const max_pending_bytes = 64 * 1024;
 
 /** The bytes of a connection that waits for its login. */
-export interface PendingInput {
-  /** Aborts when the client is gone and has left no message. */
-  readonly gone: AbortSignal;
-  /** Stops reading. @returns all bytes received after CONNECT */
-  release(): Buffer;
-}
+export type PendingInput = ReturnType<typeof holdInput>;
 
 /**
  * Keeps reading while a login is pending, because a paused stream does not report that its client has left.
  * @param reserve reserves memory for the next bytes; the connection is closed if it returns false
  */
-export function holdInput(stream: Duplex, received: Buffer, reserve: (bytes: number) => boolean): PendingInput {
+export function holdInput(stream: Duplex, received: Buffer, reserve: (bytes: number) => boolean) {
   const chunks = [received];
   const gone = new AbortController();
   let pending_bytes = 0;
@@ -38,8 +33,10 @@ export function holdInput(stream: Duplex, received: Buffer, reserve: (bytes: num
   if (stream.destroyed || stream.readableEnded) onLeft();
   stream.on('data', receive).on('end', onLeft).on('close', onLeft);
   return {
+    /** Aborts when the client is gone and has left no message. */
     gone: gone.signal,
-    release() {
+    /** Stops reading. @returns all bytes received after CONNECT */
+    release(): Buffer {
       stream.off('data', receive).off('end', onLeft).off('close', onLeft);
       stream.pause();
       return Buffer.concat(chunks);

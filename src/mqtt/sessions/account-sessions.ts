@@ -19,11 +19,9 @@ import {
   sessionIdOf,
 } from '../store/sessions.js';
 import { endDelay } from '../store/wills.js';
-import type { FilterMatch } from './filter-tree.js';
 import type { Peers } from './peers.js';
 import type { Session } from './session.js';
-import { type AddressedMessage, createSessionFilters, isMember, listSubscriptions } from './session-filters.js';
-import type { SharedGroups } from './shared-groups.js';
+import { createSessionFilters, isMember, listSubscriptions } from './session-filters.js';
 import { waitForPrevious } from './takeover.js';
 import { findDelay } from './wills.js';
 
@@ -56,32 +54,6 @@ export interface ClaimedSession {
   wasCut: boolean;
 }
 
-/** The sessions of one account, by client id. Each belongs to its owner while it is connected or persistent. */
-export interface AccountSessions {
-  /** Claims the client id of a connection. @returns undefined if another owner has it. @throws what the database throws */
-  claim(session: Session, isClean: boolean): Promise<ClaimedSession | undefined>;
-  /** Ends a connection; a persistent session waits for the next one. */
-  leave(session: Session): Promise<void>;
-  /**
-   * Stores the subscriptions of a connection. A member of shared subscriptions gets a queue until it leaves: calls back.
-   * @returns whether there was something to store. @throws Error if the connection was replaced, what the database throws
-   */
-  saveSubscriptions(session: Session, onQueue: (record: SessionRecord) => void): Promise<boolean>;
-  /** Finds the sessions with a matching subscription that do not get a message from this process alone. */
-  match(message: AddressedMessage): ReadonlyMap<SessionRecord, FilterMatch>;
-  readonly shared: SharedGroups;
-  /** Owners of persistent sessions without a connection. */
-  ownersWithSessions(): readonly string[];
-  /** Deletes the persistent sessions of an owner that have no connection. */
-  forget(owner: string): Promise<void>;
-  /** Deletes the sessions without a connection whose lifetime is over. */
-  forgetExpired(): Promise<void>;
-  /** Stores the clean sessions of this instance, so that other instances know them. */
-  storeClean(): Promise<void>;
-  /** Applies a change that another instance has made, and closes the connections that it has replaced. */
-  apply(change: SessionChange): Promise<void>;
-}
-
 type SessionChange = Extract<AccountChange, { kind: 'session' | 'released' | 'deleted' }>;
 
 interface Deps {
@@ -94,8 +66,11 @@ interface Deps {
   failed(error: unknown): void;
 }
 
+/** The sessions of one account, by client id. Each belongs to its owner while it is connected or persistent. */
+export type AccountSessions = Awaited<ReturnType<typeof openAccountSessions>>;
+
 /** Loads the sessions of an account. @throws what the database throws */
-export async function openAccountSessions({ db, account, peers, redeliver, failed }: Deps): Promise<AccountSessions> {
+export async function openAccountSessions({ db, account, peers, redeliver, failed }: Deps) {
   const records = new Map<string, SessionRecord>();
   const filters = createSessionFilters<SessionRecord>(
     records,
@@ -246,7 +221,8 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
   for (const state of await findSessions(db, account)) load(state);
 
   return {
-    async claim(session, isClean) {
+    /** Claims the client id of a connection. @returns undefined if another owner has it. @throws what the database throws */
+    async claim(session: Session, isClean: boolean): Promise<ClaimedSession | undefined> {
       const { client_id } = session;
       // not while it waits: the other instance may be about to replace this connection
       const claimed = await lock(client_id, () => claimLocked(session, isClean));
@@ -254,7 +230,8 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
         await waitForPrevious(db, peers, { _id: sessionIdOf(account, client_id), ...claimed.replaced });
       return claimed;
     },
-    async leave(session) {
+    /** Ends a connection; a persistent session waits for the next one. */
+    async leave(session: Session): Promise<void> {
       const { client_id, connection } = session;
       await lock(client_id, async () => {
         const record = records.get(client_id);
@@ -275,7 +252,11 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
       });
       await limitOffline(session.client_id_owner);
     },
-    saveSubscriptions: (session, onQueue) =>
+    /**
+     * Stores the subscriptions of a connection. A member of shared subscriptions gets a queue until it leaves: calls back.
+     * @returns whether there was something to store. @throws Error if the connection was replaced, what the database throws
+     */
+    saveSubscriptions: (session: Session, onQueue: (record: SessionRecord) => void) =>
       lock(session.client_id, async () => {
         const record = records.get(session.client_id);
         if (record === undefined || record.state.connection !== session.connection) throw new Error('replaced');
@@ -291,22 +272,28 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
         return true;
       }),
     shared: filters.shared,
+    /** Finds the sessions with a matching subscription that do not get a message from this process alone. */
     match: filters.match,
+    /** Owners of persistent sessions without a connection. */
     ownersWithSessions: () => [...offline.keys()],
-    async forget(owner) {
+    /** Deletes the persistent sessions of an owner that have no connection. */
+    async forget(owner: string): Promise<void> {
       for (const client_id of [...(offline.get(owner) ?? [])]) await forgetSession(client_id, owner);
     },
-    async forgetExpired() {
+    /** Deletes the sessions without a connection whose lifetime is over. */
+    async forgetExpired(): Promise<void> {
       for (const [owner, ids] of [...offline])
         for (const client_id of [...ids])
           if (isExpired(records.get(client_id)?.state ?? {}, Date.now())) await forgetSession(client_id, owner);
     },
-    async storeClean() {
+    /** Stores the clean sessions of this instance, so that other instances know them. */
+    async storeClean(): Promise<void> {
       const unstored = [...records.values()].filter(({ isStored }) => !isStored);
       for (const batch of splitIntoBatches(unstored, store_batch_size))
         await Promise.all(batch.map(({ state: { client_id } }) => lock(client_id, () => storeLocked(client_id))));
     },
-    async apply(change) {
+    /** Applies a change that another instance has made, and closes the connections that it has replaced. */
+    async apply(change: SessionChange): Promise<void> {
       if (change.kind === 'session' && change.state.instance === peers.id) return;
       await lock(change.client_id, async () => applyLocked(change));
     },

@@ -5,14 +5,6 @@ import { type ConnectionChange, findEnding, writeConnections } from '../store/co
 import type { Peers } from './peers.js';
 import type { Session } from './session.js';
 
-/** Keeps the list of the connections of all instances up to date. */
-export interface ConnectionList {
-  /** Lists a connection until it has ended. @param now epoch seconds */
-  add(session: Session, address: string, now: number): void;
-  /** Stores what has been counted, and closes the connections that a client of the interface has ended. */
-  refresh(): Promise<void>;
-}
-
 interface Deps {
   db: Database;
   peers: Pick<Peers, 'id'>;
@@ -31,8 +23,11 @@ function accountOfChange(change: ConnectionChange): string {
   return change.kind === 'opened' ? change.opened.account : change.key.account;
 }
 
+/** Keeps the list of the connections of all instances up to date. */
+export type ConnectionList = ReturnType<typeof createConnectionList>;
+
 /** Creates the list of a process. */
-export function createConnectionList({ db, peers, stopped, failed }: Deps): ConnectionList {
+export function createConnectionList({ db, peers, stopped, failed }: Deps) {
   const stored = new Map<Session, { messages: number; drops: number }>();
   const submit = createBatcher<ConnectionChange>(
     (changes) => writeConnections(db, changes),
@@ -55,7 +50,8 @@ export function createConnectionList({ db, peers, stopped, failed }: Deps): Conn
   }
 
   return {
-    add(session, address, now) {
+    /** Lists a connection until it has ended. @param now epoch seconds */
+    add(session: Session, address: string, now: number): void {
       const { permissions, counts } = session;
       stored.set(session, { ...counts });
       const opened = {
@@ -73,7 +69,8 @@ export function createConnectionList({ db, peers, stopped, failed }: Deps): Conn
       };
       session.left.then(remove).catch(failed);
     },
-    async refresh() {
+    /** Stores what has been counted, and closes the connections that a client of the interface has ended. */
+    async refresh(): Promise<void> {
       const ending = new Set(await findEnding(db, peers.id));
       for (const session of stored.keys()) if (ending.has(session.connection)) session.end(reasons.administrative);
       if (++refreshes % refreshes_per_count === 0) await storeCounts();

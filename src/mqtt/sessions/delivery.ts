@@ -3,11 +3,12 @@ import { awaitLater } from '../../lib/promises.js';
 import type { Shares } from '../../lib/shares.js';
 import type { Connection } from '../connection/connection.js';
 import type { OutgoingMessage } from '../connection/encode.js';
+import { max_session_bytes } from '../connection/input.js';
 import { reasons } from '../connection/reasons.js';
 import { isCovering } from '../protocol/topics.js';
 import { isExpired, type MessageOptions } from '../store/messages.js';
 import { type FilterMatch, mergeMatch } from './filter-tree.js';
-import { max_session_bytes, memorySizeOf, toOwnPayload } from './message-memory.js';
+import { memorySizeOf, toOwnPayload } from './message-memory.js';
 import type { AcceptedMessage } from './message-store.js';
 import { canReceive } from './permissions.js';
 import type { Rules } from './rules.js';
@@ -31,27 +32,6 @@ export interface StoredDelivery extends MessageOptions {
   packet_id?: number | undefined;
 }
 
-/** The messages to one client. */
-export interface Delivery {
-  readonly client_id: string;
-  /**
-   * Delivers a new message at the lower of its QoS and the granted one. A client that does not read is disconnected when
-   * it is 1 MiB behind, and gets no messages of QoS 0 while its account has no memory for them (reference/mqtt.md#delivery).
-   * @returns a promise while the client has not read what it has
-   */
-  deliver(message: AcceptedMessage, match: FilterMatch): Promise<unknown> | undefined;
-  /** Delivers a message that is stored: in the queue of the session, as retained, or as command or state of a device. */
-  deliverStored(message: StoredDelivery, match: FilterMatch): Promise<void>;
-  /** Delivers what waited for the client. */
-  deliverQueue(waitUntilRead: () => Promise<boolean>): Promise<void>;
-  /** The client has acknowledged a message. */
-  onRoom(): void;
-  /** Finds what the shared subscriptions of the client say about a topic. */
-  findSharedMatch(topic: string): FilterMatch | undefined;
-  /** The connection is about to end: nothing waits for the client any more. */
-  stop(): void;
-}
-
 interface Options {
   rules: Rules;
   messageMemory: Shares;
@@ -62,12 +42,15 @@ interface Options {
 /** Messages of QoS 1 and 2 that wait until a client without a persistent session has room. */
 const max_backlog = 1000;
 
+/** The messages to one client. */
+export type Delivery = ReturnType<typeof createDelivery>;
+
 /** Creates the delivery to the client of a session. */
 export function createDelivery(
   session: Session,
   connection: Connection<Origin>,
   { rules, messageMemory, clock }: Options,
-): Delivery {
+) {
   const { outbox } = session;
   let room: { promise: Promise<void>; open: () => void } | undefined;
   const backlog: { message: AcceptedMessage; match: FilterMatch }[] = [];
@@ -240,16 +223,25 @@ export function createDelivery(
 
   return {
     client_id: session.client_id,
-    deliver(message, match) {
+    /**
+     * Delivers a new message at the lower of its QoS and the granted one. A client that does not read is disconnected when
+     * it is 1 MiB behind, and gets no messages of QoS 0 while its account has no memory for them (reference/mqtt.md#delivery).
+     * @returns a promise while the client has not read what it has
+     */
+    deliver(message: AcceptedMessage, match: FilterMatch): Promise<unknown> | undefined {
       const isQueued = message.qos > 0 && match.qos > 0 && message.id !== '' && session.queue !== undefined;
       if (isQueued && session.queue?.isDeliverable(message.id) === false) return undefined;
       const isAtOnce = session.revoked || (late === undefined && rules.isFresh(session));
       return (isAtOnce ? deliverNow : deliverLate)(message, match, isQueued);
     },
+    /** Delivers a message that is stored: in the queue of the session, as retained, or as command or state of a device. */
     deliverStored,
+    /** Delivers what waited for the client. */
     deliverQueue,
-    findSharedMatch: (topic) => findSharedMatch(session.subscriptions, topic),
-    onRoom() {
+    /** Finds what the shared subscriptions of the client say about a topic. */
+    findSharedMatch: (topic: string) => findSharedMatch(session.subscriptions, topic),
+    /** The client has acknowledged a message. */
+    onRoom(): void {
       openRoom();
       for (let [next] = backlog; next !== undefined && connection.hasRoom(); [next] = backlog) {
         const { message, match } = next;
@@ -260,7 +252,8 @@ export function createDelivery(
         connection.send(begin({ ...message, retain }, match));
       }
     },
-    stop() {
+    /** The connection is about to end: nothing waits for the client any more. */
+    stop(): void {
       isStopped = true;
       openRoom();
     },

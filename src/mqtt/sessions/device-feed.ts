@@ -7,7 +7,7 @@ import { formatDeviceTopic, isCovering, parseDeviceTopic } from '../protocol/top
 import { findMatch, type StoredDelivery } from './delivery.js';
 import type { DeviceLink } from './device-link.js';
 import type { FilterMatch } from './filter-tree.js';
-import type { DeviceFeed, Session } from './session.js';
+import type { Session } from './session.js';
 
 /** More commands are sent once the client acknowledges. */
 const max_unacknowledged = 1000;
@@ -25,8 +25,11 @@ interface Deps {
   failed(error: unknown): void;
 }
 
+/** Brings the desired state and the commands of devices to one connection, from what is stored. */
+export type DeviceFeed = ReturnType<typeof openDeviceFeed>;
+
 /** Opens the feed of a connection. */
-export function openDeviceFeed(deps: Deps): DeviceFeed {
+export function openDeviceFeed(deps: Deps) {
   const { link, session, deliver } = deps;
   const { account } = session;
   /** Commands sent on this connection, by device, and how to send the next ones. */
@@ -168,17 +171,23 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   }
 
   return {
+    /** A filter was granted: what it covers is sent once `watched` resolves, from when on changes are handed in. */
     follow,
+    /** Sends the commands of a device that are open and were not sent on this connection. */
     wakeCommands,
+    /** Sends a desired state unless a later one was sent. */
     sendState,
-    acknowledge(ref) {
+    /** The client has acknowledged a command. */
+    acknowledge(ref: CommandRef): void {
       unacknowledged.delete(ref);
       makeRoom();
       link.markSent(ref).catch(fail);
     },
-    catchUp() {
+    /** Sends again what the filters of the session cover. */
+    catchUp(): void {
       for (const filter of session.subscriptions.keys()) follow(filter, Promise.resolve());
     },
+    /** Closes the connection: what changes does not reach it. */
     end: () => session.end(reasons.busy),
   };
 }

@@ -3,25 +3,18 @@ import type { StateEntry } from '../../device-state/tail.js';
 import type { FeedEntry, Tail, TailSubscriber } from '../../http/live/tail.js';
 import { awaitLater, getOrStart } from '../../lib/promises.js';
 import { formatDeviceTopic, isServiceTopic } from '../protocol/topics.js';
+import type { DeviceFeed } from './device-feed.js';
 import type { DeviceLink } from './device-link.js';
 import { createFilterTree } from './filter-tree.js';
-import type { DeviceFeed } from './session.js';
-
-/** The feeds of the connections of one account, woken by what is queued or desired anywhere. */
-export interface DeviceFeeds {
-  /** Hands what a filter covers to a feed from now on, and sends what there is. */
-  follow(feed: DeviceFeed, filter: string): void;
-  unfollow(feed: DeviceFeed, filter: string): void;
-  /** Forgets a feed whose connection has ended. */
-  leave(feed: DeviceFeed): void;
-  close(): void;
-}
 
 /** Reports whether a filter may cover topics that feeds bring. */
 export const isFed = (filter: string): boolean => isServiceTopic(filter) || /[+#]/.test(filter);
 
+/** The feeds of the connections of one account, woken by what is queued or desired anywhere. */
+export type DeviceFeeds = ReturnType<typeof createDeviceFeeds>;
+
 /** Creates the feeds of an account; nothing is read before the first filter. */
-export function createDeviceFeeds(account: string, { commandTail, stateTail }: DeviceLink): DeviceFeeds {
+export function createDeviceFeeds(account: string, { commandTail, stateTail }: DeviceLink) {
   const filters = createFilterTree<DeviceFeed>();
   /** The filters of each feed. */
   const feeds = new Map<DeviceFeed, Set<string>>();
@@ -72,22 +65,24 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
   const ensureSubscribed = () => getOrStart(subscribed, account, subscribe);
 
   return {
-    follow(feed, filter) {
+    /** Hands what a filter covers to a feed from now on, and sends what there is. */
+    follow(feed: DeviceFeed, filter: string): void {
       filters.add(filter, feed, { qos: 1 });
       feeds.set(feed, (feeds.get(feed) ?? new Set()).add(filter));
       const watched = awaitLater(ensureSubscribed());
       watched.catch(feed.end);
       feed.follow(filter, watched);
     },
-    unfollow(feed, filter) {
+    unfollow(feed: DeviceFeed, filter: string): void {
       filters.remove(filter, feed);
       feeds.get(feed)?.delete(filter);
     },
-    leave(feed) {
+    /** Forgets a feed whose connection has ended. */
+    leave(feed: DeviceFeed): void {
       for (const filter of feeds.get(feed) ?? []) filters.remove(filter, feed);
       feeds.delete(feed);
     },
-    close() {
+    close(): void {
       isClosed = true;
       commandTail.unsubscribe(onCommand);
       stateTail.unsubscribe(onState);

@@ -14,14 +14,6 @@ interface TreeNode<Subscriber> {
   subscribers: Map<Subscriber, SubscriptionOptions>;
 }
 
-/** Topic filters of many subscribers, as a tree of their levels: a topic is compared with those on its way only. */
-export interface FilterTree<Subscriber> {
-  add(filter: string, subscriber: Subscriber, options: SubscriptionOptions): void;
-  remove(filter: string, subscriber: Subscriber): void;
-  /** Finds the subscribers with a matching filter. @param isSender finds the publisher, for no local */
-  match(topic: string, isSender?: (subscriber: Subscriber) => boolean): ReadonlyMap<Subscriber, FilterMatch>;
-}
-
 /** Adds a matching filter to those that a message was compared with before. */
 export function mergeMatch(
   before: FilterMatch | undefined,
@@ -36,8 +28,11 @@ export function mergeMatch(
   };
 }
 
+/** Topic filters of many subscribers, as a tree of their levels: a topic is compared with those on its way only. */
+export type FilterTree<Subscriber> = ReturnType<typeof createFilterTree<Subscriber>>;
+
 /** Creates an empty tree. */
-export function createFilterTree<Subscriber>(): FilterTree<Subscriber> {
+export function createFilterTree<Subscriber>() {
   const createNode = (): TreeNode<Subscriber> => ({ children: new Map(), subscribers: new Map() });
   const root = createNode();
 
@@ -54,7 +49,7 @@ export function createFilterTree<Subscriber>(): FilterTree<Subscriber> {
   }
 
   return {
-    add(filter, subscriber, options) {
+    add(filter: string, subscriber: Subscriber, options: SubscriptionOptions): void {
       let node = root;
       for (const level of filter.split('/')) {
         const child = node.children.get(level) ?? createNode();
@@ -63,8 +58,12 @@ export function createFilterTree<Subscriber>(): FilterTree<Subscriber> {
       }
       node.subscribers.set(subscriber, options);
     },
-    remove: (filter, subscriber) => removeFrom(root, filter.split('/'), 0, subscriber),
-    match(topic, isSender = () => false) {
+    remove: (filter: string, subscriber: Subscriber) => removeFrom(root, filter.split('/'), 0, subscriber),
+    /** Finds the subscribers with a matching filter. @param isSender finds the publisher, for no local */
+    match(
+      topic: string,
+      isSender: (subscriber: Subscriber) => boolean = () => false,
+    ): ReadonlyMap<Subscriber, FilterMatch> {
       const found = new Map<Subscriber, FilterMatch>();
       if (root.children.size === 0) return found;
       const levels = topic.split('/');

@@ -6,15 +6,10 @@ const burst_bytes = 16 * 1024 * 1024;
 const overhead_bytes = 256;
 
 /** Limits what an account writes for other instances, because it passes through the oplog (reference/limits.md#values). */
-export interface ForwardRate {
-  /** Admits a message at once. @returns false if it is beyond the rate */
-  tryTake(payload_bytes: number): boolean;
-  /** Admits a message when the rate allows it, in the order of the calls. */
-  take(payload_bytes: number): Promise<void>;
-}
+export type ForwardRate = ReturnType<typeof createForwardRate>;
 
 /** Creates a full token bucket. Nothing waits when the service stops. */
-export function createForwardRate(stopped: AbortSignal): ForwardRate {
+export function createForwardRate(stopped: AbortSignal) {
   let tokens = burst_bytes;
   let filled_at = performance.now();
 
@@ -25,14 +20,16 @@ export function createForwardRate(stopped: AbortSignal): ForwardRate {
   }
 
   return {
-    tryTake(payload_bytes) {
+    /** Admits a message at once. @returns false if it is beyond the rate */
+    tryTake(payload_bytes: number): boolean {
       const bytes = payload_bytes + overhead_bytes;
       fill();
       if (tokens < bytes) return false;
       tokens -= bytes;
       return true;
     },
-    async take(payload_bytes) {
+    /** Admits a message when the rate allows it, in the order of the calls. */
+    async take(payload_bytes: number): Promise<void> {
       fill();
       tokens -= payload_bytes + overhead_bytes;
       const wait_ms = (-tokens / bytes_per_s) * 1000;

@@ -1,9 +1,7 @@
 import { awaitLater } from '../../lib/promises.js';
 import { createShares, type Release, type Shares } from '../../lib/shares.js';
-import type { InputMemory } from '../connection/input.js';
+import { max_session_bytes } from '../connection/input.js';
 
-/** Bytes that a connection has sent and that are not stored yet, and bytes that it has not read (reference/limits.md#values). */
-export const max_session_bytes = 1024 * 1024;
 const max_account_bytes = 16 * 1024 * 1024;
 const max_process_bytes = 64 * 1024 * 1024;
 /** Connections of an account that wait for memory. Each has a chunk of at most 64 KiB; there is always room for a packet. */
@@ -24,81 +22,6 @@ export function memorySizeOf({ payload }: { payload: Buffer | string }): number 
 /** Copies a payload that would keep a much larger chunk in memory. */
 export function toOwnPayload<Payload extends Buffer | string>(payload: Payload): Payload | Buffer {
   return typeof payload !== 'string' && payload.length * 2 < payload.buffer.byteLength ? Buffer.from(payload) : payload;
-}
-
-/** The bytes of a connection that the broker holds, until it is closed. */
-export interface CountedInput extends InputMemory {
-  /** Ends the count: everything is given back when the broker has stored it. */
-  close(): void;
-}
-
-interface Connection {
-  account: string;
-  /** Settles when all publishes received so far are settled. */
-  readonly publishQueue: Promise<void>;
-}
-
-/** Counts the bytes of a connection in the pool of all. */
-export function countInput(shares: Shares, connection: Connection): CountedInput {
-  const chunks: { bytes: number; release: Release }[] = [];
-  let isClosed = false;
-  /** Created by the first wait: most connections never wait. */
-  let left: AbortController | undefined;
-  let held_bytes = 0;
-  let isWaiting = false;
-  let readOn: () => void = () => undefined;
-
-  function hold(bytes: number, release: Release): void {
-    if (isClosed) release();
-    else chunks.push({ bytes, release });
-  }
-
-  const hasRoom = () => !isWaiting && held_bytes < max_session_bytes;
-
-  async function waitForRoom(bytes: number): Promise<void> {
-    isWaiting = true;
-    left ??= new AbortController();
-    hold(bytes, await shares.acquire(connection.account, { amount: bytes, signal: left.signal }));
-    isWaiting = false;
-  }
-
-  function finish(bytes: number): void {
-    const isFull = held_bytes >= max_session_bytes;
-    held_bytes -= bytes;
-    let rest = bytes;
-    for (let [first] = chunks; first !== undefined && rest > 0; [first] = chunks) {
-      const part = Math.min(rest, first.bytes);
-      first.bytes -= part;
-      rest -= part;
-      if (first.bytes > 0) break;
-      first.release();
-      chunks.shift();
-    }
-    if (isFull && hasRoom()) readOn();
-  }
-
-  return {
-    onRoom(callback) {
-      readOn = callback;
-    },
-    hasRoom,
-    add(bytes) {
-      held_bytes += bytes;
-      const release = shares.tryTake(connection.account, bytes);
-      if (release === undefined) return waitForRoom(bytes);
-      hold(bytes, release);
-      return undefined;
-    },
-    finish,
-    close() {
-      isClosed = true;
-      left?.abort();
-      const releaseAll = () => {
-        for (const { release } of chunks.splice(0)) release();
-      };
-      connection.publishQueue.then(releaseAll, releaseAll);
-    },
-  };
 }
 
 /** More than a packet, and less than what ends a client that does not read. */

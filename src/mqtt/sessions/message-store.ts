@@ -27,19 +27,6 @@ export interface AcceptedMessage extends MessageOptions, AddressedMessage {
   retain: boolean;
 }
 
-/** Stores what must outlast the process before a message is acknowledged: for absent clients, other instances, as retained. */
-export interface MessageStore {
-  /**
-   * Begins to store a message; those of one caller are stored in their order.
-   * @returns writes in progress; none if there is nothing to store. @throws what the database throws
-   */
-  store(message: AcceptedMessage): Promise<readonly Promise<Write>[]>;
-  /** Reports whether messages of a topic may be queued or forwarded, and need an id. */
-  isShared(message: AddressedMessage): boolean;
-  /** Stores a message as the retained one of its topic only. */
-  retain(message: AcceptedMessage): Promise<Write>;
-}
-
 /** The outcome of a write; without room the message is not retained. */
 export type Write = 'stored' | 'retained_full';
 
@@ -55,8 +42,11 @@ interface Deps {
   onFull(reason: 'queue_full' | 'retained_full', topic: string, client_id?: string): void;
 }
 
+/** Stores what must outlast the process before a message is acknowledged: for absent clients, other instances, as retained. */
+export type MessageStore = ReturnType<typeof createMessageStore>;
+
 /** Creates the message store of an account. */
-export function createMessageStore(deps: Deps): MessageStore {
+export function createMessageStore(deps: Deps) {
   const { db, account, sessions, retained, writer, peers, forwardRate, onFull } = deps;
   const reading = new Map<SessionRecord, Promise<void>>();
 
@@ -108,9 +98,15 @@ export function createMessageStore(deps: Deps): MessageStore {
   }
 
   return {
-    isShared: (message) => sessions.match(message).size > 0,
-    retain: (message) => retain(message),
-    async store(message) {
+    /** Reports whether messages of a topic may be queued or forwarded, and need an id. */
+    isShared: (message: AddressedMessage) => sessions.match(message).size > 0,
+    /** Stores a message as the retained one of its topic only. */
+    retain: (message: AcceptedMessage) => retain(message),
+    /**
+     * Begins to store a message; those of one caller are stored in their order.
+     * @returns writes in progress; none if there is nothing to store. @throws what the database throws
+     */
+    async store(message: AcceptedMessage): Promise<readonly Promise<Write>[]> {
       const { topic, qos } = message;
       const writes: Promise<Write>[] = [];
       const parent = message.retain ? await retained.findParent(topic) : null;

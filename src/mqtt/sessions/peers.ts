@@ -16,25 +16,6 @@ import {
   writePing,
 } from '../store/instances.js';
 
-/** The instances of the service that have a broker and use the same database. */
-export interface Peers {
-  /** The id of this instance. */
-  readonly id: string;
-  /** No other instance is alive. */
-  isAlone(): boolean;
-  isLive(instance: string): boolean;
-  /** Waits until all others have read what this instance has written so far. @returns false after 2 s */
-  waitUntilRead(): Promise<boolean>;
-}
-
-/** The peers while the broker runs. */
-export interface RunningPeers extends Peers {
-  /** Waits until the others know this instance: clients may log in. Rejects when the broker stops. */
-  waitUntilJoined(): Promise<void>;
-  /** Ends the registration; `release` takes back what the database has of this instance. */
-  close(release: () => Promise<void>): Promise<void>;
-}
-
 export interface PeerEvents {
   /** Another instance has appeared: it has to know the clients of this one. */
   storeClients(): Promise<void>;
@@ -62,8 +43,11 @@ interface Deps {
   warn: LogLine;
 }
 
+/** The instances of the service that have a broker and use the same database. */
+export type Peers = ReturnType<typeof startPeers>;
+
 /** Registers this instance, and follows the others while there are any. */
-export function startPeers({ db, events, warn }: Deps): RunningPeers {
+export function startPeers({ db, events, warn }: Deps) {
   const stopped = new AbortController();
   const place = readPlace();
   let id = randomUUID() as string;
@@ -229,12 +213,15 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
 
   const running = awaitLater(run());
   return {
-    get id() {
+    /** The id of this instance. */
+    get id(): string {
       return id;
     },
+    /** No other instance is alive. */
     isAlone: () => live.size === 0,
-    isLive: (instance) => instance === id || live.has(instance),
-    async waitUntilRead() {
+    isLive: (instance: string) => instance === id || live.has(instance),
+    /** Waits until all others have read what this instance has written so far. @returns false after 2 s */
+    async waitUntilRead(): Promise<boolean> {
       if (live.size === 0) return true;
       nextPing ??= awaitLater(sendPing());
       const own = await nextPing;
@@ -242,11 +229,13 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
       await waitFor(isRead, read_limit_ms);
       return isRead();
     },
-    async waitUntilJoined() {
+    /** Waits until the others know this instance: clients may log in. Rejects when the broker stops. */
+    async waitUntilJoined(): Promise<void> {
       if (!hasJoined) await waitFor(() => hasJoined || stopped.signal.aborted, join_limit_ms + read_limit_ms);
       if (!hasJoined) throw new Error('the broker has not joined the others');
     },
-    async close(release) {
+    /** Ends the registration; `release` takes back what the database has of this instance. */
+    async close(release: () => Promise<void>): Promise<void> {
       stopped.abort();
       for (const check of waiting) check();
       await running;

@@ -26,16 +26,6 @@ export interface Receipt {
   isDone: boolean;
 }
 
-/** The packet ids of QoS 2 that a client has not released: a repeated message is stored once (MQTT 3.1.1 §4.3.3). */
-export interface ReceivedPackets {
-  /** Records the packet id durably before its message is stored. @throws TooManyPackets beyond 100 packet ids */
-  receive(packet_id: number): Promise<Receipt>;
-  /** Records that the message is stored. */
-  finish(packet_id: number): Promise<void>;
-  /** Forgets a packet id. @returns whether it was known */
-  release(packet_id: number): Promise<boolean>;
-}
-
 /** The packet ids of a persistent session in the database. */
 export interface StoredPackets {
   session: string;
@@ -44,8 +34,11 @@ export interface StoredPackets {
   submit(change: ReceivedChange): Promise<void>;
 }
 
+/** The packet ids of QoS 2 that a client has not released: a repeated message is stored once (MQTT 3.1.1 §4.3.3). */
+export type ReceivedPackets = ReturnType<typeof createReceivedPackets>;
+
 /** Creates the packet ids of a connection; those of a persistent session are kept in the database. */
-export function createReceivedPackets(newId: () => Id, stored?: StoredPackets): ReceivedPackets {
+export function createReceivedPackets(newId: () => Id, stored?: StoredPackets) {
   const packets = new Map<number, ReceivedPacket>();
   const submit = async (packet_id: number, createChange: (_id: string) => ReceivedChange) => {
     if (stored !== undefined) await stored.submit(createChange(queueIdOf(stored.session, packet_id)));
@@ -54,7 +47,8 @@ export function createReceivedPackets(newId: () => Id, stored?: StoredPackets): 
     packets.set(packet_id, { message, isOwn: false, isDone: done });
 
   return {
-    async receive(packet_id) {
+    /** Records the packet id durably before its message is stored. @throws TooManyPackets beyond 100 packet ids */
+    async receive(packet_id: number): Promise<Receipt> {
       const known = packets.get(packet_id);
       if (known !== undefined) {
         const { message, isOwn, isDone } = known;
@@ -68,13 +62,15 @@ export function createReceivedPackets(newId: () => Id, stored?: StoredPackets): 
       await submit(packet_id, (_id) => ({ _id, packet_id, message, done: false, at: new Date() }));
       return { message, isRepeated: false, isDone: false };
     },
-    async finish(packet_id) {
+    /** Records that the message is stored. */
+    async finish(packet_id: number): Promise<void> {
       const packet = packets.get(packet_id);
       if (packet === undefined || packet.isDone) return;
       await submit(packet_id, (_id) => ({ _id, done: true }));
       packet.isDone = true;
     },
-    async release(packet_id) {
+    /** Forgets a packet id. @returns whether it was known */
+    async release(packet_id: number): Promise<boolean> {
       const isKnown = packets.delete(packet_id);
       await submit(packet_id, (_id) => ({ _id, released: true }));
       return isKnown;

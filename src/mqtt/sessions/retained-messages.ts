@@ -20,18 +20,6 @@ interface KnownMessage {
   bytes: number;
 }
 
-/** The retained messages of an account, at most 10,000 of 16 MiB in all. They are in the database, too. */
-export interface RetainedMessages {
-  /** Stores a message for its topic, or deletes it with an empty payload. @returns false if there is no room */
-  store(message: RetainedMessage): Promise<boolean>;
-  /** Finds the internal id of the device of a topic: undefined for other topics, null if the device is deleted. */
-  findParent(topic: string): Promise<Id | null | undefined>;
-  /** Takes over a message that another instance has stored, or deletes it with an empty payload. */
-  apply(message: RetainedMessage): void;
-  /** Yields each message that a filter matches once, but none of a deleted device; pauses between batches. */
-  find(filters: readonly string[]): AsyncIterable<RetainedMessage>;
-}
-
 interface Deps {
   write(message: RetainedMessage): Promise<void>;
   findDevice(id: string): Promise<StoredNode | undefined>;
@@ -41,11 +29,14 @@ interface Deps {
   failed(error: unknown): void;
 }
 
+/** The retained messages of an account, at most 10,000 of 16 MiB in all. They are in the database, too. */
+export type RetainedMessages = Awaited<ReturnType<typeof openRetainedMessages>>;
+
 /** Loads the messages of an account. @throws what `stored` throws */
 export async function openRetainedMessages(
   stored: AsyncIterable<RetainedMessage>,
   { write, findDevice, now, failed }: Deps,
-): Promise<RetainedMessages> {
+) {
   const messages = new Map<string, KnownMessage>();
   /** Messages and bytes, those being written included. */
   let [total, total_bytes] = [0, 0];
@@ -131,7 +122,8 @@ export async function openRetainedMessages(
   for await (const message of stored) apply(message);
 
   return {
-    async store(message) {
+    /** Stores a message for its topic, or deletes it with an empty payload. @returns false if there is no room */
+    async store(message: RetainedMessage): Promise<boolean> {
       if (message.payload.length === 0) {
         // an earlier write of the topic may be in progress
         await write(message);
@@ -150,9 +142,12 @@ export async function openRetainedMessages(
       apply(message);
       return true;
     },
+    /** Finds the internal id of the device of a topic: undefined for other topics, null if the device is deleted. */
     findParent,
+    /** Takes over a message that another instance has stored, or deletes it with an empty payload. */
     apply,
-    async *find(filters) {
+    /** Yields each message that a filter matches once, but none of a deleted device; pauses between batches. */
+    async *find(filters: readonly string[]): AsyncIterable<RetainedMessage> {
       for await (const { others } of findOrphans(match(filters))) yield* others;
     },
   };

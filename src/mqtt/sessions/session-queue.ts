@@ -19,26 +19,6 @@ export type QueuedPacket =
   | (Omit<QueuedMessage, '_id' | 'released'> & { message: string; dup: boolean })
   | { message: string; released: number };
 
-/** The messages that the client of a persistent session has not acknowledged, during one connection. */
-export interface SessionQueue {
-  /**
-   * Reports whether a new message is to be delivered now. While the queue is being read it is not: it comes in its order.
-   */
-  isDeliverable(message: string): boolean;
-  /** New messages come in their order after the next `read`. */
-  suspend(): void;
-  /** Records the packet id of a message of QoS 2 durably before it is sent: it must not be sent under two. */
-  send(origin: QueueOrigin, packet_id: number): Promise<void>;
-  /** Records PUBREC durably: only PUBREL is sent from now on. */
-  receive(origin: QueueOrigin, packet_id: number): Promise<void>;
-  /** Deletes a message that is acknowledged, or that the client may no longer get. */
-  remove(origin: QueueOrigin): void;
-  /** Reads what is queued and was not sent on this connection, in order. Messages that arrive during the read follow. */
-  read(): AsyncGenerator<QueuedPacket>;
-  /** Stores the packet ids of messages that were not acknowledged, so that they are sent again under them. */
-  close(): Promise<void>;
-}
-
 interface Deps {
   db: Database;
   submitQueueChange: SubmitQueueChange;
@@ -63,11 +43,14 @@ export interface QueueOwner {
   isNew: boolean;
 }
 
+/** The messages that the client of a persistent session has not acknowledged, during one connection. */
+export type SessionQueue = ReturnType<typeof openSessionQueue>;
+
 /** Opens the queue for a connection of its session. */
 export function openSessionQueue(
   { db, submitQueueChange, shrink, unacknowledged, failed }: Deps,
   { session, wasCut, isNew }: QueueOwner,
-): SessionQueue {
+) {
   /** Messages found in the queue by `read`. */
   const found = new Set<string>();
   let isReading = !isNew;
@@ -93,27 +76,35 @@ export function openSessionQueue(
   }
 
   return {
-    isDeliverable(message) {
+    /**
+     * Reports whether a new message is to be delivered now. While the queue is being read it is not: it comes in its order.
+     */
+    isDeliverable(message: string): boolean {
       if (isReading) hasArrived = true;
       return !isReading && !found.has(queueIdOf(session, message));
     },
-    suspend() {
+    /** New messages come in their order after the next `read`. */
+    suspend(): void {
       isReading = true;
       hasArrived = true;
     },
-    async send({ message }, packet_id) {
+    /** Records the packet id of a message of QoS 2 durably before it is sent: it must not be sent under two. */
+    async send({ message }: QueueOrigin, packet_id: number): Promise<void> {
       await submitQueueChange({ _id: queueIdOf(session, message), packet_id });
     },
-    async receive(origin, packet_id) {
+    /** Records PUBREC durably: only PUBREL is sent from now on. */
+    async receive(origin: QueueOrigin, packet_id: number): Promise<void> {
       shrink(0, origin.size_bytes);
       origin.size_bytes = 0;
       await submitQueueChange({ _id: queueIdOf(session, origin.message), packet_id, released: true });
     },
-    remove({ message, size_bytes }) {
+    /** Deletes a message that is acknowledged, or that the client may no longer get. */
+    remove({ message, size_bytes }: QueueOrigin): void {
       shrink(1, size_bytes);
       submitQueueChange({ _id: queueIdOf(session, message), acknowledged: true }).catch(failed);
     },
-    async *read() {
+    /** Reads what is queued and was not sent on this connection, in order. Messages that arrive during the read follow. */
+    async *read(): AsyncGenerator<QueuedPacket> {
       isReading = true;
       for (let count = 1; count > 0 || hasArrived; ) {
         hasArrived = false;
@@ -124,7 +115,8 @@ export function openSessionQueue(
       }
       isReading = false;
     },
-    async close() {
+    /** Stores the packet ids of messages that were not acknowledged, so that they are sent again under them. */
+    async close(): Promise<void> {
       const sent = [...findSent()].filter(({ qos }) => qos === 1);
       await Promise.all(sent.map(({ _id, packet_id }) => submitQueueChange({ _id, packet_id })));
     },

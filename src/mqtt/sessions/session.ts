@@ -1,5 +1,3 @@
-import type { CommandRef } from '../../commands/store.js';
-import type { DesiredMessage } from '../../device-state/store.js';
 import type { Outbox } from '../connection/outbox.js';
 import type { ConnectPacket, Qos } from '../connection/packets.js';
 import type { Reason } from '../connection/reasons.js';
@@ -12,22 +10,6 @@ import type { SessionQueue } from './session-queue.js';
 import type { SessionWill } from './wills.js';
 
 export type { Qos };
-
-/** Brings the desired state and the commands of devices to one connection, from what is stored. */
-export interface DeviceFeed {
-  /** A filter was granted: what it covers is sent once `watched` resolves, from when on changes are handed in. */
-  follow(filter: string, watched: Promise<void>): void;
-  /** Sends the commands of a device that are open and were not sent on this connection. */
-  wakeCommands(device: string): void;
-  /** Sends a desired state unless a later one was sent. */
-  sendState(message: DesiredMessage): void;
-  /** The client has acknowledged a command. */
-  acknowledge(ref: CommandRef): void;
-  /** Sends again what the filters of the session cover. */
-  catchUp(): void;
-  /** Closes the connection: what changes does not reach it. */
-  end(): void;
-}
 
 /** A granted subscription of a session. */
 export interface GrantedSubscription extends SubscriptionOptions {

@@ -16,32 +16,28 @@ export function findSharedMatch(
 }
 
 /** The shared subscriptions of an account: one client of each group gets a message (reference/mqtt.md#mqtt-5). */
-export interface SharedGroups {
-  add(name: string, client_id: string): void;
-  remove(name: string, client_id: string): void;
-  /** Chooses a client of each group that has the topic: connected ones first, in turn. */
-  choose(topic: string): readonly string[];
-}
+export type SharedGroups = ReturnType<typeof createSharedGroups>;
 
 /** Creates the groups of an account, on all instances. */
-export function createSharedGroups(isConnected: (client_id: string) => boolean): SharedGroups {
+export function createSharedGroups(isConnected: (client_id: string) => boolean) {
   const names = createFilterTree<string>();
   /** Members of each group, least recently chosen first. */
   const members = new Map<string, Set<string>>();
 
   return {
-    add(name, client_id) {
+    add(name: string, client_id: string): void {
       const group = members.get(name) ?? new Set();
       members.set(name, group.add(client_id));
       names.add(findSharedFilter(name) ?? name, name, { qos: 0 });
     },
-    remove(name, client_id) {
+    remove(name: string, client_id: string): void {
       const group = members.get(name);
       if (group === undefined || !group.delete(client_id) || group.size > 0) return;
       members.delete(name);
       names.remove(findSharedFilter(name) ?? name, name);
     },
-    choose(topic) {
+    /** Chooses a client of each group that has the topic: connected ones first, in turn. */
+    choose(topic: string): readonly string[] {
       if (members.size === 0) return [];
       return [...names.match(topic).keys()].flatMap((name) => {
         const group = members.get(name) ?? new Set<string>();

@@ -1,4 +1,4 @@
-import { createBatcher, type Submit } from '../../db/batching/batcher.js';
+import { createBatcher } from '../../db/batching/batcher.js';
 import type { Database } from '../../db/database.js';
 import { type ForwardedMessage, insertForwarded } from '../store/forwards.js';
 import {
@@ -25,21 +25,16 @@ export interface StoredPublish {
 }
 
 /** Writes the state of all sessions; each call resolves when the write is durable. Concurrent ones share a command. */
-export interface StateWriter {
-  publish: Submit<StoredPublish>;
-  changeQueue: Submit<QueueChange>;
-  changeReceived: Submit<ReceivedChange>;
-  retain: Submit<RetainedChange>;
-}
+export type StateWriter = ReturnType<typeof createStateWriter>;
 
 /** Creates the writer of a process. */
-export function createStateWriter(db: Database): StateWriter {
+export function createStateWriter(db: Database) {
   const batch = <Job>(
     write: (jobs: readonly Job[]) => Promise<void>,
     options: { accountOf: (job: Job) => string; bytesOf?: (job: Job) => number },
   ) => createBatcher<Job>(write, { maxBatchSize: max_batch_size, maxInFlight, ...options });
   return {
-    publish: batch(
+    publish: batch<StoredPublish>(
       async (jobs) => {
         const queued = jobs.flatMap((job) => job.queued);
         if (queued.length > 0) await insertQueued(db, queued);

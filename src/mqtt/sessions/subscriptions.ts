@@ -5,11 +5,12 @@ import { reasons } from '../connection/reasons.js';
 import { findSharedFilter } from '../protocol/topics.js';
 import type { StoredSubscription } from '../store/sessions.js';
 import { type Delivery, findMatch } from './delivery.js';
+import type { DeviceFeed } from './device-feed.js';
 import { type DeviceFeeds, isFed } from './device-feeds.js';
 import type { FilterTree } from './filter-tree.js';
 import type { RetainedMessages } from './retained-messages.js';
 import type { Rules } from './rules.js';
-import type { DeviceFeed, GrantedSubscription, Session } from './session.js';
+import type { GrantedSubscription, Session } from './session.js';
 
 /** Filters that are looked at in one turn of the event loop. */
 const filters_per_turn = 500;
@@ -31,25 +32,14 @@ interface Deps {
   save(): Promise<void>;
 }
 
-/** The subscriptions of a connection. */
-export interface Subscriptions {
-  /** Grants filters one after the other, calls back with a code for each, and sends what is retained. */
-  subscribe(packet: SubscribePacket, granted: (codes: readonly number[]) => void): Promise<void>;
-  /** @returns a code for each filter */
-  unsubscribe(filters: readonly string[]): Promise<readonly number[]>;
-  /** Takes over the subscriptions of a persistent session that are still allowed. */
-  restore(stored: readonly StoredSubscription[]): Promise<void>;
-  /** Begins to deliver what they cover. */
-  start(): void;
-  close(): void;
-  readonly feed: DeviceFeed | undefined;
-}
-
 const levelsOf = (filter: string) => (findSharedFilter(filter) ?? filter).split('/');
 const isGranted = (code: number | undefined) => code !== undefined && code < reasons.unspecified;
 
+/** The subscriptions of a connection. */
+export type Subscriptions = ReturnType<typeof createSubscriptions>;
+
 /** Creates the subscriptions of a connection that has none yet. */
-export function createSubscriptions(deps: Deps): Subscriptions {
+export function createSubscriptions(deps: Deps) {
   const { session, delivery, rules, subscribers, retained, deviceFeeds } = deps;
   const { outbox, subscriptions } = session;
   let feed: DeviceFeed | undefined;
@@ -117,7 +107,8 @@ export function createSubscriptions(deps: Deps): Subscriptions {
   }
 
   return {
-    async subscribe(packet, granted) {
+    /** Grants filters one after the other, calls back with a code for each, and sends what is retained. */
+    async subscribe(packet: SubscribePacket, granted: (codes: readonly number[]) => void): Promise<void> {
       let before: ReadonlyMap<string, GrantedSubscription> = subscriptions;
       try {
         const grants = awaitLater(
@@ -156,7 +147,8 @@ export function createSubscriptions(deps: Deps): Subscriptions {
         granted(packet.filters.map(() => reasons.unspecified));
       }
     },
-    async unsubscribe(filters) {
+    /** @returns a code for each filter */
+    async unsubscribe(filters: readonly string[]): Promise<readonly number[]> {
       const removing = awaitLater(granting.then(() => filters.map(remove)));
       granting = removing;
       const found = await removing;
@@ -164,7 +156,8 @@ export function createSubscriptions(deps: Deps): Subscriptions {
       if (session.queue !== undefined) await saved;
       return found.map((isFound) => (isFound ? reasons.success : reasons.no_subscription_existed));
     },
-    async restore(stored) {
+    /** Takes over the subscriptions of a persistent session that are still allowed. */
+    async restore(stored: readonly StoredSubscription[]): Promise<void> {
       const refusals = await rules.findRefusals(
         session,
         stored.map(({ topic }) => topic),
@@ -173,13 +166,14 @@ export function createSubscriptions(deps: Deps): Subscriptions {
         if (refusals[index] === undefined) subscriptions.set(topic, { levels: levelsOf(topic), ...options });
       if (subscriptions.size < stored.length) await deps.save();
     },
-    start() {
+    /** Begins to deliver what they cover. */
+    start(): void {
       for (const [filter, granted] of subscriptions) {
         addTo(filter, granted);
         follow(filter);
       }
     },
-    close() {
+    close(): void {
       for (const filter of subscriptions.keys()) subscribers.remove(filter, delivery);
       if (feed !== undefined) deviceFeeds.leave(feed);
     },

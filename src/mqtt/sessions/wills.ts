@@ -15,23 +15,16 @@ interface WillOwner {
   expiry_s: number;
 }
 
-/** The last will of a connection. While other instances may have to publish it, it is in the database. */
-export interface SessionWill {
-  /** Stores the will, if there is one, for other instances. */
-  store(owner: WillOwner, instance: string): Promise<void>;
-  /** Takes the will back. @returns false if another instance has taken it to publish it */
-  take(): Promise<boolean>;
-  /** Stores the will of a connection that has ended, so that any instance publishes it once it is due. */
-  defer(owner: WillOwner, due_at: Date): Promise<void>;
-}
-
 /** The seconds that the will of a session waits. */
 export function findDelay(will: WillPacket, { expiry_s }: Pick<WillOwner, 'expiry_s'>): number {
   return Math.min(will.properties.will_delay_s ?? 0, expiry_s);
 }
 
+/** The last will of a connection. While other instances may have to publish it, it is in the database. */
+export type SessionWill = ReturnType<typeof createWill>;
+
 /** Creates the will of a connection that is not stored. */
-export function createWill(db: Database, connection: string, will: WillPacket | undefined): SessionWill {
+export function createWill(db: Database, connection: string, will: WillPacket | undefined) {
   let stored: Promise<void> | undefined;
   let taken: Promise<boolean> | undefined;
 
@@ -57,18 +50,21 @@ export function createWill(db: Database, connection: string, will: WillPacket | 
   }
 
   return {
-    async store(owner, instance) {
+    /** Stores the will, if there is one, for other instances. */
+    async store(owner: WillOwner, instance: string): Promise<void> {
       const described = describe(owner, instance);
       if (described === undefined || taken !== undefined) return;
       stored = awaitLater(saveWill(db, described));
       await stored;
     },
-    take() {
+    /** Takes the will back. @returns false if another instance has taken it to publish it */
+    take(): Promise<boolean> {
       if (stored === undefined) return Promise.resolve(true);
       taken ??= awaitLater(take());
       return taken;
     },
-    async defer(owner, due_at) {
+    /** Stores the will of a connection that has ended, so that any instance publishes it once it is due. */
+    async defer(owner: WillOwner, due_at: Date): Promise<void> {
       const described = describe(owner, '');
       if (described !== undefined) await saveWill(db, { ...described, due_at });
     },
