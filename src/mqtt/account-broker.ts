@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.js';
 import { awaitLater } from '../lib/promises.js';
 import type { Shares } from '../lib/shares.js';
-import { type Client, type ClientDeps, openClient, type StoredQueue } from './client.js';
+import { type Client, type ClientDeps, openClient } from './client.js';
 import { reasons } from './connection/reasons.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { createPublishHandler, type Routed } from './publish-handler.js';
@@ -9,7 +9,7 @@ import { type ClaimedSession, openAccountSessions, type SessionRecord } from './
 import type { Delivery } from './sessions/delivery.js';
 import { createDeviceFeeds } from './sessions/device-feeds.js';
 import type { DeviceLink } from './sessions/device-link.js';
-import { createFilterTree, mergeMatch } from './sessions/filter-tree.js';
+import { createFilterTree } from './sessions/filter-tree.js';
 import { createForwardRate } from './sessions/forward-rate.js';
 import { createForwardedDelivery } from './sessions/message-memory.js';
 import { type AcceptedMessage, createMessageStore } from './sessions/message-store.js';
@@ -18,11 +18,12 @@ import { createReceivedPackets } from './sessions/received-packets.js';
 import { openRetainedMessages } from './sessions/retained-messages.js';
 import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
-import type { QueueOwner } from './sessions/session-queue.js';
+import { matchMessage } from './sessions/session-filters.js';
+import type { StoredQueue } from './sessions/session-queue.js';
 import type { StateWriter } from './sessions/state-writer.js';
 import type { Subscribers } from './sessions/subscriptions.js';
 import type { AccountChange } from './store/changes.js';
-import { optionsOf } from './store/messages.js';
+import { type MessageContent, optionsOf } from './store/messages.js';
 import { findReceived } from './store/queue.js';
 import { findRetained } from './store/retained.js';
 
@@ -97,14 +98,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
 
   function route(message: AcceptedMessage): Routed {
     const busy: Promise<unknown>[] = [];
-    const { topic, sender, members = [], is_redelivered } = message;
-    const matches = new Map(is_redelivered ? [] : subscribers.match(topic, ({ client_id }) => client_id === sender));
-    for (const client_id of members) {
-      const delivery = clients.get(client_id);
-      const match = delivery?.findSharedMatch(topic);
-      if (delivery !== undefined && match !== undefined)
-        matches.set(delivery, mergeMatch(matches.get(delivery), match));
-    }
+    const matches = matchMessage(subscribers, message, clients, (client) => client.findSharedMatch(message.topic));
     for (const [delivery, match] of matches) {
       const read = awaitLater(delivery.deliver(message, match));
       if (read !== undefined) busy.push(read);
@@ -113,20 +107,12 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
   }
 
   /** Gives a message that a client has not acknowledged to another member of its group. */
-  function redeliver(message: Pick<AcceptedMessage, 'topic' | 'payload' | 'qos' | 'properties' | 'expires_at'>): void {
+  function redeliver(message: MessageContent): void {
     const { topic, payload, qos } = message;
     const members = sessions.shared.choose(topic);
     if (members.length === 0 || stopped.aborted) return;
-    const addressed = {
-      topic,
-      payload,
-      qos,
-      retain: false,
-      members,
-      is_redelivered: true,
-      ...optionsOf(message),
-    } as const;
-    publishAll([{ ...addressed, id: String(db.newId()) }]).catch(rules.failed);
+    const content = { topic, payload, qos, retain: false, ...optionsOf(message) };
+    publishAll([{ ...content, members, is_redelivered: true, id: String(db.newId()) }]).catch(rules.failed);
   }
 
   /** Stores messages that come from no client of this instance, and hands them to the subscribers. */
@@ -143,15 +129,15 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     if (await sessions.saveSubscriptions(session, openQueue)) await peers.waitUntilRead();
   }
 
-  function describeQueue(record: SessionRecord, state: Omit<QueueOwner, 'session'>): StoredQueue {
+  function describeQueue(record: SessionRecord, state: Pick<StoredQueue, 'wasCut' | 'isNew'>): StoredQueue {
     const shrink = (messages: number, bytes: number) => {
       const { length } = record;
       if (length === undefined) return;
       length.messages = Math.max(0, length.messages - messages);
       length.bytes = Math.max(0, length.bytes - bytes);
     };
-    const { failed } = rules;
-    return { deps: { db, submitQueueChange: writer.changeQueue, shrink, failed }, ...record.state, ...state };
+    const { session } = record.state;
+    return { db, session, submitQueueChange: writer.changeQueue, shrink, failed: rules.failed, ...state };
   }
 
   /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */

@@ -14,7 +14,7 @@ import type { DeviceLink } from './sessions/device-link.js';
 import type { RetainedMessages } from './sessions/retained-messages.js';
 import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
-import { isOfQueue, openSessionQueue, type QueueOwner } from './sessions/session-queue.js';
+import { isOfQueue, openSessionQueue, type StoredQueue } from './sessions/session-queue.js';
 import { createSubscriptions, type Subscribers } from './sessions/subscriptions.js';
 import { findDelay } from './sessions/wills.js';
 import { type StoredSubscription, session_ttl_s } from './store/sessions.js';
@@ -42,11 +42,6 @@ export interface ClientDeps {
   onWillDeferred(due_at: Date): void;
   /** Aborts when the process ends: no wills are published then. */
   stopped: AbortSignal;
-}
-
-/** The queue of a session in the database. */
-export interface StoredQueue extends QueueOwner {
-  deps: Omit<Parameters<typeof openSessionQueue>[0], 'unacknowledged'>;
 }
 
 /** A client that is logged in, before its CONNACK. */
@@ -109,8 +104,8 @@ export function openClient(session: Session, deps: ClientDeps) {
     openFeed: () => openDeviceFeed({ link, session, deliver: delivery.deliverStored, failed: rules.failed }),
   });
 
-  function openQueue({ deps: queueDeps, ...owner }: StoredQueue): void {
-    session.queue = openSessionQueue({ ...queueDeps, unacknowledged: () => connection.unacknowledged }, owner);
+  function openQueue(queue: StoredQueue): void {
+    session.queue = openSessionQueue({ ...queue, unacknowledged: () => connection.unacknowledged });
   }
 
   /** Ends the connection once the messages so far are stored, handed to the subscribers and acknowledged. */

@@ -9,7 +9,7 @@ import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier, type ListedType } from '../schema/resource.js';
 import { hashPassword } from './login/passwords.js';
-import { endConnection } from './store/connections.js';
+import { endConnection } from './sessions/connection-list.js';
 import * as credentials from './store/credentials.js';
 
 const devicePath = '/mqttdevices/{device_id_developer}/';

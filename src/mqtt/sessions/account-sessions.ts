@@ -5,8 +5,8 @@ import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { reasons } from '../connection/reasons.js';
 import type { AccountChange } from '../store/changes.js';
-import { isExpired } from '../store/messages.js';
-import { deleteQueue, findQueued, type QueuedMessage, type QueueLength } from '../store/queue.js';
+import { isExpired, type MessageContent } from '../store/messages.js';
+import { deleteQueue, findQueued, type QueueLength } from '../store/queue.js';
 import {
   type ConnectionRef,
   deleteSession,
@@ -61,7 +61,7 @@ interface Deps {
   account: string;
   peers: Peers;
   /** Gives a message of a shared subscription to another member of the group. */
-  redeliver(message: Pick<QueuedMessage, 'topic' | 'payload' | 'qos' | 'properties' | 'expires_at'>): void;
+  redeliver(message: MessageContent): void;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }

@@ -6,24 +6,21 @@ import type { OutgoingMessage } from '../connection/encode.js';
 import { max_session_bytes } from '../connection/input.js';
 import { reasons } from '../connection/reasons.js';
 import { isCovering } from '../protocol/topics.js';
-import { isExpired, type MessageOptions } from '../store/messages.js';
+import { isExpired, type MessageContent } from '../store/messages.js';
 import { type FilterMatch, mergeMatch } from './filter-tree.js';
 import { memorySizeOf, toOwnPayload } from './message-memory.js';
 import type { AcceptedMessage } from './message-store.js';
 import { canReceive } from './permissions.js';
 import type { Rules } from './rules.js';
 import type { GrantedSubscription, Qos, Session } from './session.js';
+import { findSharedMatch } from './session-filters.js';
 import { isOfQueue, type QueuedPacket, type QueueOrigin } from './session-queue.js';
-import { findSharedMatch } from './shared-groups.js';
 
 /** Origin of a message of QoS 1 or 2: the queue of the session, the commands of a device, or a publisher. */
 export type Origin = QueueOrigin | { command: CommandRef } | undefined;
 
 /** A message that is stored, and is delivered when the client has room for it. */
-export interface StoredDelivery extends MessageOptions {
-  topic: string;
-  payload: Buffer;
-  qos: Qos;
+export interface StoredDelivery extends MessageContent {
   /** It was retained. */
   retain: boolean;
   dup?: boolean;

@@ -1,15 +1,13 @@
 import type { Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { awaitLater, getOrStart } from '../../lib/promises.js';
-import { isExpired, type MessageOptions, optionsOf } from '../store/messages.js';
+import { type AddressedMessage, isExpired, type MessageContent, optionsOf } from '../store/messages.js';
 import { type QueuedMessage, queueIdOf, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
 import type { FilterMatch } from './filter-tree.js';
 import type { ForwardRate } from './forward-rate.js';
 import type { Peers } from './peers.js';
 import type { RetainedMessages } from './retained-messages.js';
-import type { Qos } from './session.js';
-import type { AddressedMessage } from './session-filters.js';
 import type { StateWriter } from './state-writer.js';
 
 const max_queued = 1000;
@@ -18,12 +16,9 @@ const max_queued_bytes = 1024 * 1024;
 const length_age_ms = 1000;
 
 /** An accepted message. */
-export interface AcceptedMessage extends MessageOptions, AddressedMessage {
+export interface AcceptedMessage extends MessageContent, AddressedMessage {
   /** Ids sort by time; '' if the message is not shared. */
   id: string;
-  topic: string;
-  payload: Buffer;
-  qos: Qos;
   retain: boolean;
 }
 

@@ -1,17 +1,69 @@
-import { findSharedFilter } from '../protocol/topics.js';
-import type { StoredSession, StoredSubscription } from '../store/sessions.js';
-import { createFilterTree, type FilterMatch, mergeMatch } from './filter-tree.js';
+import { findSharedFilter, isCovering } from '../protocol/topics.js';
+import type { AddressedMessage } from '../store/messages.js';
+import type { StoredSession, StoredSubscription, SubscriptionOptions } from '../store/sessions.js';
+import { createFilterTree, type FilterMatch, type FilterTree, mergeMatch } from './filter-tree.js';
 import type { Session } from './session.js';
-import { createSharedGroups, findSharedMatch, type SharedGroups } from './shared-groups.js';
 
-/** A message, whom it comes from, and the members of shared subscriptions that get it. */
-export interface AddressedMessage {
-  topic: string;
-  /** The client id of the publisher. */
-  sender?: string | undefined;
-  members?: readonly string[];
-  /** Only the members get it: a session has ended that had it before. */
-  is_redelivered?: true;
+/** Finds what the shared subscriptions of a session say about a topic. @returns undefined if none matches */
+export function findSharedMatch(
+  subscriptions: Iterable<readonly [name: string, options: SubscriptionOptions]>,
+  topic: string,
+): FilterMatch | undefined {
+  let match: FilterMatch | undefined;
+  for (const [name, options] of subscriptions) {
+    const filter = findSharedFilter(name);
+    if (filter !== undefined && isCovering(filter.split('/'), topic.split('/'))) match = mergeMatch(match, options);
+  }
+  return match;
+}
+
+/** Creates the shared subscriptions of an account: one client of each group gets a message (reference/mqtt.md#mqtt-5). */
+function createSharedGroups(isConnected: (client_id: string) => boolean) {
+  const names = createFilterTree<string>();
+  /** Members of each group, least recently chosen first. */
+  const members = new Map<string, Set<string>>();
+
+  return {
+    add(name: string, client_id: string): void {
+      const group = members.get(name) ?? new Set();
+      members.set(name, group.add(client_id));
+      names.add(findSharedFilter(name) ?? name, name, { qos: 0 });
+    },
+    remove(name: string, client_id: string): void {
+      const group = members.get(name);
+      if (group === undefined || !group.delete(client_id) || group.size > 0) return;
+      members.delete(name);
+      names.remove(findSharedFilter(name) ?? name, name);
+    },
+    /** Chooses a client of each group that has the topic: connected ones first, in turn. */
+    choose(topic: string): readonly string[] {
+      if (members.size === 0) return [];
+      return [...names.match(topic).keys()].flatMap((name) => {
+        const group = members.get(name) ?? new Set<string>();
+        const chosen = [...group].find(isConnected) ?? [...group][0];
+        if (chosen === undefined) return [];
+        group.delete(chosen);
+        group.add(chosen);
+        return [chosen];
+      });
+    },
+  };
+}
+
+/** Finds the subscribers that get a message: those with a matching filter, and members of shared subscriptions. */
+export function matchMessage<Subscriber>(
+  filters: FilterTree<Subscriber>,
+  { topic, sender = '', members = [], is_redelivered }: AddressedMessage,
+  clients: ReadonlyMap<string, Subscriber>,
+  findShared: (member: Subscriber) => FilterMatch | undefined,
+): ReadonlyMap<Subscriber, FilterMatch> {
+  const found = new Map(is_redelivered ? [] : filters.match(topic, (subscriber) => subscriber === clients.get(sender)));
+  for (const client_id of members) {
+    const member = clients.get(client_id);
+    const match = member && findShared(member);
+    if (member !== undefined && match !== undefined) found.set(member, mergeMatch(found.get(member), match));
+  }
+  return found;
 }
 
 /** A session with its state, and its connections to this instance. */
@@ -20,20 +72,14 @@ interface Subscriber {
   live: ReadonlySet<unknown>;
 }
 
-/** The subscriptions of the sessions of an account that do not get a message from this process alone. */
-export interface SessionFilters<Entry extends Subscriber> {
-  add(record: Entry): void;
-  remove(record: Entry): void;
-  /** Finds the sessions that get a message: those with a matching filter, and members of shared subscriptions. */
-  match(message: AddressedMessage): ReadonlyMap<Entry, FilterMatch>;
-  readonly shared: SharedGroups;
-}
-
-/** Creates the subscriptions of the sessions in `records`. @param isElsewhere another instance is alive */
+/**
+ * Creates the subscriptions of the sessions in `records` that do not get a message from this process alone.
+ * @param isElsewhere another instance is alive
+ */
 export function createSessionFilters<Entry extends Subscriber>(
   records: ReadonlyMap<string, Entry>,
   isElsewhere: (instance: string) => boolean,
-): SessionFilters<Entry> {
+) {
   const filters = createFilterTree<Entry>();
   const shared = createSharedGroups((client_id) => {
     const { live, state } = records.get(client_id) ?? {};
@@ -41,28 +87,25 @@ export function createSessionFilters<Entry extends Subscriber>(
   });
 
   return {
-    add(record) {
+    add(record: Entry): void {
       for (const { topic, ...options } of record.state.subscriptions) {
         if (findSharedFilter(topic) === undefined) filters.add(topic, record, options);
         else shared.add(topic, record.state.client_id);
       }
     },
-    remove(record) {
+    remove(record: Entry): void {
       for (const { topic } of record.state.subscriptions) {
         if (findSharedFilter(topic) === undefined) filters.remove(topic, record);
         else shared.remove(topic, record.state.client_id);
       }
     },
-    match({ topic, sender, members = [], is_redelivered }) {
-      const found = new Map(is_redelivered ? [] : filters.match(topic, ({ state }) => state.client_id === sender));
-      for (const client_id of members) {
-        const record = records.get(client_id);
-        const named = record?.state.subscriptions.map(({ topic: name, ...options }) => [name, options] as const);
-        const match = named && findSharedMatch(named, topic);
-        if (record !== undefined && match !== undefined) found.set(record, mergeMatch(found.get(record), match));
-      }
-      return found;
-    },
+    match: (message: AddressedMessage) =>
+      matchMessage(filters, message, records, ({ state }) =>
+        findSharedMatch(
+          state.subscriptions.map(({ topic, ...options }) => [topic, options]),
+          message.topic,
+        ),
+      ),
     shared,
   };
 }

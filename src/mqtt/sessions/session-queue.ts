@@ -5,9 +5,6 @@ import { findQueued, type QueueChange, type QueuedMessage, queueIdOf } from '../
 /** Messages found in the queue that may still be handed over live, too. */
 const max_found = 4000;
 
-/** Queues a change of a queued message; resolves when it is durable. */
-export type SubmitQueueChange = (change: QueueChange) => Promise<void>;
-
 /** A message of the queue that is on its way to the client. */
 export interface QueueOrigin {
   message: string;
@@ -19,38 +16,37 @@ export type QueuedPacket =
   | (Omit<QueuedMessage, '_id' | 'released'> & { message: string; dup: boolean })
   | { message: string; released: number };
 
-interface Deps {
+/** The queue of a session in the database. */
+export interface StoredQueue {
+  session: string;
+  /** The last connection ended with its instance: what was sent is unknown. */
+  wasCut: boolean;
+  /** Nothing is queued. */
+  isNew: boolean;
   db: Database;
-  submitQueueChange: SubmitQueueChange;
+  /** Queues a change of a queued message; resolves when it is durable. */
+  submitQueueChange(change: QueueChange): Promise<void>;
   /** A message has left the queue, or lost its payload. */
   shrink(messages: number, bytes: number): void;
-  /** Messages on their way to the client by packet id. */
-  unacknowledged(): Iterable<[number, Unacknowledged<unknown>]>;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
+}
+
+interface Options extends StoredQueue {
+  /** Messages on their way to the client by packet id. */
+  unacknowledged(): Iterable<[number, Unacknowledged<unknown>]>;
 }
 
 /** Reports whether a message on its way to a client comes from the queue of its session. */
 export const isOfQueue = (origin: unknown): origin is QueueOrigin =>
   typeof origin === 'object' && origin !== null && 'message' in origin;
 
-/** The stored session of a queue. */
-export interface QueueOwner {
-  session: string;
-  /** The last connection ended with its instance: what was sent is unknown. */
-  wasCut: boolean;
-  /** Nothing is queued. */
-  isNew: boolean;
-}
-
 /** The messages that the client of a persistent session has not acknowledged, during one connection. */
 export type SessionQueue = ReturnType<typeof openSessionQueue>;
 
 /** Opens the queue for a connection of its session. */
-export function openSessionQueue(
-  { db, submitQueueChange, shrink, unacknowledged, failed }: Deps,
-  { session, wasCut, isNew }: QueueOwner,
-) {
+export function openSessionQueue(options: Options) {
+  const { db, session, wasCut, isNew, submitQueueChange, shrink, unacknowledged, failed } = options;
   /** Messages found in the queue by `read`. */
   const found = new Set<string>();
   let isReading = !isNew;

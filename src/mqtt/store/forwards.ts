@@ -1,24 +1,15 @@
 import type { Database } from '../../db/database.js';
-import type { MessageOptions } from './messages.js';
+import type { AddressedMessage, MessageContent } from './messages.js';
 
 /** A message on its way to the subscribers of other instances. */
-export interface ForwardedMessage extends MessageOptions {
+export interface ForwardedMessage extends MessageContent, AddressedMessage {
   /** The instance that has received it. */
   from: string;
   account: string;
   /** Names the message in the queues of sessions. */
   message: string;
-  topic: string;
-  payload: Buffer;
-  qos: 0 | 1 | 2;
   /** It was published as retained. */
   retain?: boolean;
-  /** The client id of the publisher. */
-  sender?: string | undefined;
-  /** Members of shared subscriptions that get it. */
-  members?: readonly string[];
-  /** Only the members get it. */
-  is_redelivered?: true;
 }
 
 /** Instances read forwarded messages within a second; an instance that is away for longer gets them from its queues. */

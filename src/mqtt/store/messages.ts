@@ -10,6 +10,23 @@ export interface MessageOptions {
   expires_at?: Date | undefined;
 }
 
+/** A message, whomever it waits for. */
+export interface MessageContent extends MessageOptions {
+  topic: string;
+  payload: Buffer;
+  qos: 0 | 1 | 2;
+}
+
+/** A message, whom it comes from, and the members of shared subscriptions that get it. */
+export interface AddressedMessage {
+  topic: string;
+  /** The client id of the publisher. */
+  sender?: string | undefined;
+  members?: readonly string[];
+  /** Only the members get it: a session has ended that had it before. */
+  is_redelivered?: true;
+}
+
 /** Picks the options of a message that are there. */
 export function optionsOf({ properties, expires_at }: MessageOptions): MessageOptions {
   return { ...(properties && { properties }), ...(expires_at && { expires_at }) };

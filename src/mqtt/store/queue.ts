@@ -1,15 +1,13 @@
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { hasOnlyDuplicates } from '../../db/driver-errors.js';
 import type { Id } from '../../db/ids.js';
-import type { MessageOptions } from './messages.js';
+import type { MessageContent } from './messages.js';
 import { withPrefix } from './sessions.js';
 
 /** A message that a persistent session has not acknowledged (reference/mqtt.md#sessions). */
-export interface QueuedMessage extends MessageOptions {
+export interface QueuedMessage extends MessageContent {
   /** The session and the message, whose ids sort by time. */
   _id: string;
-  topic: string;
-  payload: Buffer;
   qos: 1 | 2;
   /** It was published as retained. */
   retain?: boolean;

@@ -5,14 +5,11 @@ import { findAll } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
 import { device, retainedmessage } from '../../resources/index.js';
 import { findDeviceOf } from '../protocol/topics.js';
-import { type MessageOptions, withBuffer } from './messages.js';
+import { type MessageContent, withBuffer } from './messages.js';
 import { withPrefix } from './sessions.js';
 
 /** The retained message of a topic; without payload there is none. */
-export interface RetainedMessage extends MessageOptions {
-  topic: string;
-  payload: Buffer;
-  qos: 0 | 1 | 2;
+export interface RetainedMessage extends MessageContent {
   /** The device whose topic it is: another one may get the identifier. */
   parent?: Id | undefined;
 }

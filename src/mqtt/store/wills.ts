@@ -1,19 +1,16 @@
 import mongoose from 'mongoose';
 import { type Database, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
-import type { MessageOptions } from './messages.js';
+import type { MessageContent } from './messages.js';
 
 /** The last will of a connection, for other instances to publish should its own one be killed. */
-export interface StoredWill extends Pick<MessageOptions, 'properties'> {
+export interface StoredWill extends Omit<MessageContent, 'expires_at'> {
   /** The connection. */
   _id: string;
   instance: string;
   account: string;
   /** The credentials or the API key of the connection. */
   owner: string;
-  topic: string;
-  payload: Buffer;
-  qos: 0 | 1 | 2;
   retain: boolean;
   message_expiry_s?: number;
   /** It waits so long for the client, or until its session ends. */
