@@ -10,8 +10,8 @@ import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { BridgeConfig } from '../../lib/server-addresses.js';
 import type { AreAncestorsEnabled } from '../../objects/ancestors.js';
 import type { Keyring } from '../../objects/api-keys.js';
-import { findDisabled, findKeyLogin, logIn, type RefusedLogin } from '../login/login.js';
-import { createLoginQueue, QueueFullError } from '../login/login-queue.js';
+import { describeFailure, findKeyLogin, grantDevice, logIn, type RefusedLogin } from '../login/login.js';
+import { createLoginQueue } from '../login/login-queue.js';
 import { createPasswordVerifier } from '../login/passwords.js';
 import type { Refusal } from '../protocol/connect-packet.js';
 import {
@@ -22,7 +22,7 @@ import {
   type LoginNames,
   redactTopic,
 } from '../sessions/login-names.js';
-import { createDevicePermissions, type TopicPermissions } from '../sessions/permissions.js';
+import type { TopicPermissions } from '../sessions/permissions.js';
 import { findDeviceLogin } from '../store/credentials.js';
 import { bridge_client_prefix, splitUsername } from './bridge-login.js';
 import { bindClient, isBoundClient } from './client-bindings.js';
@@ -102,12 +102,7 @@ export function mqttAuthRouter(options: Options): Router {
         ? query
         : new URLSearchParams(String(await readBody(request, { limit_bytes: body_limit_bytes })));
     const closed = createCloseSignal(response);
-    const denial = await check(params, closed).catch(
-      (error: unknown): Denial =>
-        error instanceof QueueFullError
-          ? { refusal: 'overloaded', detail: error.message }
-          : { refusal: 'unavailable', err: error },
-    );
+    const denial = await check(params, closed).catch(describeFailure);
     if (denial !== undefined && !closed.aborted) reportDenial(question, params, denial);
     response.type('text/plain').send(denial === undefined ? 'allow' : 'deny');
   });
@@ -129,7 +124,7 @@ function isEqual(actual: string, expected: string): boolean {
 }
 
 function createChecks(options: Options): Map<string, AuthCheck> {
-  const { db, keyring, areAncestorsEnabled, clock } = options;
+  const { db, areAncestorsEnabled, clock } = options;
   const bridges = (options.bridges ?? []).map(({ username, password }) => ({
     username: splitUsername(username).user,
     password,
@@ -138,16 +133,12 @@ function createChecks(options: Options): Map<string, AuthCheck> {
   /** Finds the owner of a username that logged in before, unless it has lost its access. */
   async function identify(username: string): Promise<Subject | Denial> {
     const device = await findDeviceLogin(db, username);
-    if (device === undefined) {
-      const key = await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username);
-      return 'refusal' in key ? key : { ...key, owner: ownerOf(key), names: describeOwner(key) };
-    }
-    const { account } = device;
-    const names = describeDevice(username, device);
-    const refusal = await findDisabled(device, areAncestorsEnabled);
-    if (refusal !== undefined) return { refusal, ...names };
-    const permissions = createDevicePermissions(device);
-    return { account, owner: ownerOf({ owner: '', permissions }), permissions, names };
+    const names = device && describeDevice(username, device);
+    const login =
+      device === undefined
+        ? await findKeyLogin(options, username)
+        : await grantDevice(device, '', { ...names }, areAncestorsEnabled);
+    return 'refusal' in login ? login : { ...login, owner: ownerOf(login), names: names ?? describeOwner(login) };
   }
 
   /** Applies `check` to the owner of the username, in a virtual host it may use; allows the bridge everything. */

@@ -18,8 +18,8 @@ import type { Session } from '../sessions/session.js';
 import { createWill } from '../sessions/wills.js';
 import { session_ttl_s } from '../store/sessions.js';
 import { findCertifiedDevice } from './client-certificate.js';
-import { type LoggedIn, type LoginDeps, logIn, ownerOfClientIds, type RefusedLogin } from './login.js';
-import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
+import { describeFailure, type LoggedIn, type LoginDeps, logIn, ownerOfClientIds, type RefusedLogin } from './login.js';
+import { createLoginQueue, type LoginQueue } from './login-queue.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
 
 interface Options extends LoginDeps {
@@ -136,9 +136,7 @@ async function attemptLogin(
   try {
     return await queue.run({ address: ip, username: certified ?? username, signal }, () => logIn(options, login));
   } catch (error) {
-    return error instanceof QueueFullError
-      ? { refusal: 'overloaded', detail: error.message }
-      : { refusal: 'unavailable', err: error };
+    return describeFailure(error);
   }
 }
 

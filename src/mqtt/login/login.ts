@@ -22,10 +22,11 @@ import {
   findDevicesWithLogin,
   type KnownLogin,
   type LoginDevice,
-  type RecheckedDevice,
+  type MqttDevice,
   recordCertificate,
 } from '../store/credentials.js';
 import type { StoredWill } from '../store/wills.js';
+import { QueueFullError } from './login-queue.js';
 import type { Verify } from './passwords.js';
 
 export interface LoginDeps {
@@ -63,6 +64,12 @@ export interface RefusedLogin extends LoginNames {
   detail?: string;
 }
 
+/** Describes a login that could not be checked. */
+export function describeFailure(err: unknown): RefusedLogin {
+  if (err instanceof QueueFullError) return { refusal: 'overloaded', detail: err.message };
+  return { refusal: 'unavailable', err };
+}
+
 /** Prefix of the ids of credentials in `owner`. */
 const device_prefix = 'device ';
 /** Prefix of the internal ids of devices that have shown a certificate. */
@@ -94,76 +101,82 @@ export async function findGoneOwners(
   return new Set([...gone].filter((owner) => !present.has(parseDeviceOwner(owner)?.parent ?? '')));
 }
 
+/** What a client may do that has logged in. */
+type Grant = Omit<LoggedIn, 'topics_read_at'>;
+
 /**
  * Authenticates a device by its certificate or credentials, or an API key given as the username with an empty password
  * (reference/mqtt.md#login).
  * @throws what the database throws; the signal's reason if it aborts
  */
-export async function logIn(
-  { db, keyring, verify, areAncestorsEnabled, clock }: LoginDeps,
-  { username, password, certified, signal }: LoginRequest,
-): Promise<RefusedLogin | LoggedIn> {
-  const topics_read_at = clock() / 1000;
-  if (certified !== undefined) {
-    const login = await findCertificateLogin({ db, areAncestorsEnabled }, certified, username);
-    return 'refusal' in login ? login : { ...login, topics_read_at };
-  }
+export async function logIn(deps: LoginDeps, request: LoginRequest): Promise<RefusedLogin | LoggedIn> {
+  const topics_read_at = deps.clock() / 1000;
+  const login = await findLogin(deps, request);
+  return 'refusal' in login ? login : { ...login, topics_read_at };
+}
+
+async function findLogin(deps: LoginDeps, request: LoginRequest): Promise<RefusedLogin | Grant> {
+  const { username, password, certified } = request;
+  if (certified !== undefined) return findCertificateLogin(deps, certified, username);
   if (username === '') return { refusal: 'no username' };
-  if (password === '') {
-    const key = await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username);
-    if (!('refusal' in key)) return { ...key, topics_read_at };
-    // a device without its password
-    const device = key.key_id === undefined ? await findDeviceLogin(db, username) : undefined;
-    return device === undefined ? key : { refusal: 'password', ...describeDevice(username, device) };
-  }
+  if (password !== '') return findPasswordLogin(deps, request);
+  const key = await findKeyLogin(deps, username);
+  if (!('refusal' in key) || key.key_id !== undefined) return key;
+  // a device without its password
+  const device = await findDeviceLogin(deps.db, username);
+  return device === undefined ? key : { refusal: 'password', ...describeDevice(username, device) };
+}
+
+async function findPasswordLogin(
+  { db, keyring, verify, areAncestorsEnabled, clock }: LoginDeps,
+  { username, password, signal }: LoginRequest,
+): Promise<RefusedLogin | Grant> {
   const device = await findDeviceLogin(db, username);
   signal.throwIfAborted();
   // beside the check, so that it takes no longer for unknown usernames
   const [isVerified, unknown] = await Promise.all([
     verify({ username, password, storedHash: device?.hash }),
-    device ?? keyring.identify(username, topics_read_at),
+    device ?? keyring.identify(username, clock() / 1000),
   ]);
   if (device === undefined) {
     const names = unknown && 'key_id' in unknown ? nameKey(unknown) : describeUnknown(username, password);
     return { refusal: 'does not exist', ...names };
   }
-  const { account } = device;
   const names = describeDevice(username, device);
   if (!isVerified) return { refusal: 'password', ...names };
-  const refusal = await findDisabled(device, areAncestorsEnabled);
-  if (refusal !== undefined) return { refusal, ...names };
-  const permissions = createDevicePermissions(device);
-  return { account, owner: device_prefix + device.credentials, permissions, topics_read_at };
+  return grantDevice(device, device_prefix + device.credentials, names, areAncestorsEnabled);
 }
 
 /** Finds what the device of a certificate may do; a username, if there is one, must be that of the same device. */
 async function findCertificateLogin(
-  { db, areAncestorsEnabled }: Pick<LoginDeps, 'db' | 'areAncestorsEnabled'>,
+  { db, areAncestorsEnabled }: LoginDeps,
   id: string,
   username: string,
-): Promise<RefusedLogin | Omit<LoggedIn, 'topics_read_at'>> {
+): Promise<RefusedLogin | Grant> {
   const [device] = await findCertifiedDevices(db, { id_developer: id }, () => false);
   if (device === undefined) return { refusal: 'does not exist', device: id };
   const { account, credentials, parent } = device;
   const names = { account, device: id };
   if (username !== '' && username !== id && (await findDeviceLogin(db, username))?.parent !== parent)
     return { refusal: 'password', ...names };
-  const refusal = await findDisabled(device, areAncestorsEnabled);
-  if (refusal !== undefined) return { refusal, ...names };
-  await recordCertificate(db, device);
-  const permissions = createDevicePermissions({ ...device, topics: device.topics ?? [] });
-  return { account, owner: certificate_prefix + credentials, permissions };
+  const login = await grantDevice(device, certificate_prefix + credentials, names, areAncestorsEnabled);
+  if (!('refusal' in login)) await recordCertificate(db, device);
+  return login;
 }
 
 const nameKey = ({ account, key_id }: KeyUser) => ({ account, key_id });
 
-/** Finds out whether a device, or what is above it, is disabled. */
-export async function findDisabled(
-  { account, enabled, ancestors }: RecheckedDevice,
+/** Grants a device what its topics say, unless it or what is above it is disabled. */
+export async function grantDevice(
+  device: MqttDevice,
+  owner: string,
+  names: LoginNames,
   areAncestorsEnabled: AreAncestorsEnabled,
-): Promise<Refusal | undefined> {
-  if (!enabled) return 'disabled';
-  return (await areAncestorsEnabled(account, ancestors)) ? undefined : 'disabled above';
+): Promise<RefusedLogin | Grant> {
+  const { account, enabled, ancestors } = device;
+  if (!enabled) return { refusal: 'disabled', ...names };
+  if (!(await areAncestorsEnabled(account, ancestors))) return { refusal: 'disabled above', ...names };
+  return { account, owner, permissions: createDevicePermissions(device) };
 }
 
 /**
@@ -173,7 +186,7 @@ export async function findDisabled(
 export async function findKeyLogin(
   { db, keyring, areAncestorsEnabled, clock }: Omit<LoginDeps, 'verify'>,
   text: string,
-): Promise<RefusedLogin | Omit<LoggedIn, 'topics_read_at'>> {
+): Promise<RefusedLogin | Grant> {
   const now = clock() / 1000;
   const principal = await keyring.identify(text, now);
   if (principal === undefined) return { refusal: 'does not exist' };
@@ -184,14 +197,13 @@ export async function findKeyLogin(
   const owner = key_prefix + key_id;
   if (limit?.field !== 'id_device') return { account, owner, permissions: createKeyPermissions(text, limit) };
   const [device] = await findDevicesOfKeys(db, [{ id: key_id, account, limit }], () => false);
-  if (device === undefined) return { refusal: 'does not exist', ...names, device: limit.id_developer };
-  const refusal = await findDisabled(device, areAncestorsEnabled);
-  if (refusal !== undefined) return { refusal, ...names, device: device.device };
-  return { account, owner, permissions: createDevicePermissions({ ...device, topics: device.topics ?? [] }) };
+  const ofDevice = { ...names, device: limit.id_developer };
+  if (device === undefined) return { refusal: 'does not exist', ...ofDevice };
+  return grantDevice(device, owner, ofDevice, areAncestorsEnabled);
 }
 
 /** The current state of an owner: a device with its topics, or an API key, of which nothing changes. */
-type Authorization = RecheckedDevice | Pick<ValidKey, 'limit'>;
+type Authorization = MqttDevice | Pick<ValidKey, 'limit'>;
 
 const isKey = (authorization: Authorization): authorization is Pick<ValidKey, 'limit'> => 'limit' in authorization;
 
@@ -287,6 +299,6 @@ export async function findWillPermissions(
   const authorization = authorizations.get(owner);
   if (authorization === undefined) return undefined;
   if (isKey(authorization)) return parseStreamTopic(topic, true) && createKeyPermissions('', authorization.limit);
-  const permissions = createDevicePermissions({ ...authorization, topics: authorization.topics ?? [] });
+  const permissions = createDevicePermissions(authorization);
   return canPublish(permissions, topic) ? permissions : undefined;
 }

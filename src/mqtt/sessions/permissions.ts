@@ -11,7 +11,7 @@ import {
   parseStreamTopic,
   type TopicLevels,
 } from '../protocol/topics.js';
-import type { MqttDevice, RecheckedDevice } from '../store/credentials.js';
+import type { MqttDevice } from '../store/credentials.js';
 
 const max_filter_bytes = 1024;
 
@@ -29,14 +29,13 @@ export type TopicPermissions =
   | { kind: 'key'; digest: string; limit: KeyLimit | undefined };
 
 /** Permissions of a device: its own topics, and those granted to it. */
-export function createDevicePermissions({ device, parent, hash, topics }: MqttDevice): TopicPermissions {
+export function createDevicePermissions({ device, parent, hash, topics = [] }: MqttDevice): TopicPermissions {
   return { kind: 'device', device, parent, hash, filters: topics.map((filter) => filter.split('/')) };
 }
 
 /** Applies a device that was read again; topics that have not changed are not split again. */
-export function refreshPermissions(permissions: TopicPermissions, device: RecheckedDevice): TopicPermissions {
-  const { topics } = device;
-  if (topics !== undefined) return createDevicePermissions({ ...device, topics });
+export function refreshPermissions(permissions: TopicPermissions, device: MqttDevice): TopicPermissions {
+  if (device.topics !== undefined) return createDevicePermissions(device);
   return permissions.kind === 'device' ? { ...permissions, hash: device.hash } : permissions;
 }
 

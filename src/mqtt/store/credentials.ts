@@ -113,17 +113,14 @@ export interface MqttDevice {
   enabled: boolean;
   /** Internal ids of the objects above the device. */
   ancestors: readonly Id[];
-  /** Topic filters granted to the device. */
-  topics: readonly string[];
+  /** Topic filters granted to the device; undefined if the caller has them. */
+  topics: readonly string[] | undefined;
 }
-
-/** A device that was read again; without `topics` they have not changed. */
-export type RecheckedDevice = Omit<MqttDevice, 'topics'> & { topics: readonly string[] | undefined };
 
 /** Finds the device with this username. @returns undefined for an unknown one */
 export async function findDeviceLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
   const [login] = await findLogins(db, { username }, () => false);
-  return login && { ...login, topics: login.topics ?? [] };
+  return login;
 }
 
 /** Reports whether a caller has the topics of these credentials, which may have changed until then (epoch seconds). */
@@ -137,7 +134,7 @@ export async function findDevicesOf(
   db: Database,
   credentials: readonly string[],
   hasTopics: HasTopics,
-): Promise<RecheckedDevice[]> {
+): Promise<MqttDevice[]> {
   return findLogins(db, { _id: { $in: credentials.map(idFrom) } }, hasTopics);
 }
 
@@ -146,7 +143,7 @@ export async function findDevicesOfKeys(
   db: Database,
   keys: readonly Pick<ValidKey, 'id' | 'account' | 'limit' | 'topics_change_until'>[],
   hasTopics: HasTopics,
-): Promise<RecheckedDevice[]> {
+): Promise<MqttDevice[]> {
   const logins = keys.flatMap(({ id, account, limit, topics_change_until = 0 }) => {
     if (limit?.plural !== device.plural) return [];
     return { credentials: id, account, device: limit.id_developer, parent: limit._id, hash: '', topics_change_until };
@@ -162,7 +159,7 @@ export async function findCertifiedDevices(
   db: Database,
   wanted: readonly string[] | { id_developer: string },
   hasTopics: HasTopics,
-): Promise<RecheckedDevice[]> {
+): Promise<MqttDevice[]> {
   const query =
     'id_developer' in wanted
       ? { ...wanted, account: accountOf(wanted.id_developer) }
@@ -188,7 +185,7 @@ async function findLogins(
   db: Database,
   query: mongo.Filter<StoredDocument>,
   hasTopics: HasTopics,
-): Promise<RecheckedDevice[]> {
+): Promise<MqttDevice[]> {
   const credentials = await credentialsOf(db)
     .find(query, {
       projection: { account: 1, device: 1, parent: 1, hash: 1, topics_change_until: 1 },
@@ -212,15 +209,18 @@ interface StoredLogin extends Pick<MqttDevice, 'credentials' | 'account' | 'devi
   topics_change_until: number;
 }
 
-async function findDevices(
-  db: Database,
-  logins: readonly StoredLogin[],
-  hasTopics: HasTopics,
-): Promise<RecheckedDevice[]> {
+async function findDevices(db: Database, logins: readonly StoredLogin[], hasTopics: HasTopics): Promise<MqttDevice[]> {
   if (logins.length === 0) return [];
   const outdated = logins.filter((login) => !hasTopics(login.credentials, login.topics_change_until));
   const idsOf = (some: readonly StoredLogin[]) => some.map(({ parent }) => parent);
-  const [nodeById, topicsById] = await Promise.all([findNodes(db, idsOf(logins)), findTopics(db, idsOf(outdated))]);
+  const options = { projection: { enabled: 1, ancestors: 1 }, maxTimeMS: read_limit_ms };
+  const [nodes, topicsById] = await Promise.all([
+    devicesOf(db)
+      .find({ _id: { $in: idsOf(logins) } }, options)
+      .toArray(),
+    findTopics(db, idsOf(outdated)),
+  ]);
+  const nodeById = new Map(nodes.map((node) => [String(node._id), node]));
   return logins.flatMap(({ parent, topics_change_until: _, ...login }) => {
     const node = nodeById.get(String(parent));
     if (node === undefined) return [];
@@ -301,8 +301,7 @@ async function areCredentialsUnchanged(db: Database, logins: readonly KnownLogin
 /** Finds what is above devices. @returns undefined if one of them is disabled or gone */
 async function findChains(db: Database, logins: readonly KnownLogin[]): Promise<{ ancestors: Id[] }[] | undefined> {
   const parents = new Set(logins.map(({ parent }) => parent));
-  const groups = await db
-    .collection(device.plural)
+  const groups = await devicesOf(db)
     .aggregate<{ _id: Id[] | null; count: number }>(
       [
         { $match: { _id: { $in: [...parents].map(idFrom) }, enabled: true } },
@@ -313,14 +312,6 @@ async function findChains(db: Database, logins: readonly KnownLogin[]): Promise<
     .toArray();
   const count = groups.reduce((sum, group) => sum + group.count, 0);
   return count === parents.size ? groups.map(({ _id }) => ({ ancestors: _id ?? [] })) : undefined;
-}
-
-async function findNodes(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, StoredDocument>> {
-  const devices = await db
-    .collection('devices')
-    .find({ _id: { $in: ids } }, { projection: { enabled: 1, ancestors: 1 }, maxTimeMS: read_limit_ms })
-    .toArray();
-  return new Map(devices.map((document) => [String(document._id), document]));
 }
 
 /** Groups the names in the database: decoding one document per topic would block the event loop. */
