@@ -1,47 +1,30 @@
-import type { Database } from '../db/database.js';
-import { awaitLater } from '../lib/promises.js';
-import type { Shares } from '../lib/shares.js';
-import { type Client, type ClientDeps, openClient } from './client.js';
+import { splitIntoBatches } from '../lib/batches.js';
+import { awaitLater, getOrStart } from '../lib/promises.js';
+import { type BrokerDeps, type Client, type ClientDeps, openClient } from './client.js';
 import { reasons } from './connection/reasons.js';
+import { findGoneOwners } from './login/login.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { createPublishHandler, type Routed } from './publish-handler.js';
 import { type ClaimedSession, openAccountSessions, type SessionRecord } from './sessions/account-sessions.js';
 import type { Delivery } from './sessions/delivery.js';
 import { createDeviceFeeds } from './sessions/device-feeds.js';
-import type { DeviceLink } from './sessions/device-link.js';
 import { createFilterTree } from './sessions/filter-tree.js';
 import { createForwardRate } from './sessions/forward-rate.js';
 import { createForwardedDelivery } from './sessions/message-memory.js';
 import { type AcceptedMessage, createMessageStore } from './sessions/message-store.js';
-import type { Peers } from './sessions/peers.js';
 import { createReceivedPackets } from './sessions/received-packets.js';
 import { openRetainedMessages } from './sessions/retained-messages.js';
-import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { matchMessage } from './sessions/session-filters.js';
 import type { StoredQueue } from './sessions/session-queue.js';
-import type { StateWriter } from './sessions/state-writer.js';
 import type { Subscribers } from './sessions/subscriptions.js';
 import type { AccountChange } from './store/changes.js';
 import { type MessageContent, optionsOf } from './store/messages.js';
 import { findReceived } from './store/queue.js';
 import { findRetained } from './store/retained.js';
 
-/** State that the brokers of all accounts share. */
-export interface BrokerDeps {
-  db: Database;
-  /** Epoch milliseconds. */
-  clock: () => number;
-  rules: Rules;
-  writer: StateWriter;
-  peers: Peers;
-  messageMemory: Shares;
-  link: DeviceLink;
-  /** Has the wills published that are due then. */
-  onWillDeferred(due_at: Date): void;
-  /** Aborts when the process ends: what its clients leave is stored all at once. */
-  stopped: AbortSignal;
-}
+/** Owners of sessions per query. */
+const batch_size = 100;
 
 /** The topics, sessions and client ids of one account. */
 export type AccountBroker = Awaited<ReturnType<typeof openAccountBroker>>;
@@ -51,7 +34,7 @@ export type AccountBroker = Awaited<ReturnType<typeof openAccountBroker>>;
  * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
 export async function openAccountBroker(account: string, deps: BrokerDeps) {
-  const { db, clock, rules, writer, peers, messageMemory, link, onWillDeferred, stopped } = deps;
+  const { db, clock, rules, writer, peers, messageMemory, link, stopped } = deps;
   const sessions = await openAccountSessions({ db, account, peers, redeliver, failed: rules.failed });
   const clients = new Map<string, Delivery>();
   const retained = await openRetainedMessages(findRetained(db, account), {
@@ -81,19 +64,13 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     onFull: ({ topic }) => onFull('queue_full', topic),
   });
   const clientDeps: ClientDeps = {
-    clock,
-    rules,
-    messageMemory,
-    link,
+    ...deps,
     deviceFeeds,
     retained,
     subscribers,
     clients,
     handlePublish,
     saveSubscriptions,
-    waitUntilRead: peers.waitUntilRead,
-    onWillDeferred,
-    stopped,
   };
 
   function route(message: AcceptedMessage): Routed {
@@ -199,5 +176,35 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     publish: (messages: readonly AcceptedMessage[]) =>
       publishAll(messages.map((message) => ({ ...message, members: sessions.shared.choose(message.topic) }))),
     close: () => deviceFeeds.close(),
+  };
+}
+
+/** Creates the brokers of all accounts, each opened at the first login of its account. */
+export function createAccountBrokers(deps: BrokerDeps) {
+  const brokers = new Map<string, Promise<AccountBroker>>();
+  const openBrokers = async () => {
+    const settled = await Promise.allSettled(brokers.values());
+    return settled.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  };
+  return {
+    /** @throws what the database throws */
+    of: (account: string) => getOrStart(brokers, account, () => openAccountBroker(account, deps)),
+    /** @returns undefined for an account without a login so far */
+    find: (account: string) => brokers.get(account),
+    all: openBrokers,
+    /** Deletes the persistent sessions of owners that cannot log in any more, and those whose lifetime is over. `now` in epoch seconds. */
+    async forgetGone(now: number): Promise<void> {
+      for (const broker of await openBrokers()) {
+        await broker.forgetExpired();
+        for (const owners of splitIntoBatches(broker.ownersWithSessions(), batch_size))
+          for (const owner of await findGoneOwners(deps.db, owners, now)) await broker.forget(owner);
+      }
+    },
+    /** Closes and forgets all brokers. */
+    async close(): Promise<void> {
+      const opened = await openBrokers();
+      brokers.clear();
+      for (const broker of opened) broker.close();
+    },
   };
 }

@@ -13,7 +13,7 @@ import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import type { Keyring } from '../objects/api-keys.js';
 import type { Ingest } from '../streams/ingest.js';
-import { createAccountBrokers } from './account-brokers.js';
+import { createAccountBrokers } from './account-broker.js';
 import { reasons } from './connection/reasons.js';
 import { createHandshake } from './login/handshake.js';
 import { findGoneOwners, findWillPermissions } from './login/login.js';
@@ -115,7 +115,7 @@ export async function startBroker(options: Options) {
     warn,
     sessions,
     authorizer,
-    brokers,
+    admit: async (session, request) => (await brokers.of(session.account)).admit(session, request),
     connections,
     stopped: stopped.signal,
     protocolError: rules.protocolError,

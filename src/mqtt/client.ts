@@ -1,3 +1,4 @@
+import type { Database } from '../db/database.js';
 import { coalesce } from '../lib/coalesce.js';
 import type { Shares } from '../lib/shares.js';
 import { createConnection, type Host, receive_maximum, topic_alias_maximum } from './connection/connection.js';
@@ -11,10 +12,12 @@ import { createDelivery, type Delivery, type Origin } from './sessions/delivery.
 import { openDeviceFeed } from './sessions/device-feed.js';
 import type { DeviceFeeds } from './sessions/device-feeds.js';
 import type { DeviceLink } from './sessions/device-link.js';
+import type { Peers } from './sessions/peers.js';
 import type { RetainedMessages } from './sessions/retained-messages.js';
 import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { isOfQueue, openSessionQueue, type StoredQueue } from './sessions/session-queue.js';
+import type { StateWriter } from './sessions/state-writer.js';
 import { createSubscriptions, type Subscribers } from './sessions/subscriptions.js';
 import { findDelay } from './sessions/wills.js';
 import { type StoredSubscription, session_ttl_s } from './store/sessions.js';
@@ -22,12 +25,23 @@ import { type StoredSubscription, session_ttl_s } from './store/sessions.js';
 /** Versions before 5 name no receive maximum. */
 const default_receive_maximum = 10_000;
 
-export interface ClientDeps {
+/** State that the brokers of all accounts share. */
+export interface BrokerDeps {
+  db: Database;
   /** Epoch milliseconds. */
   clock: () => number;
   rules: Rules;
+  writer: StateWriter;
+  peers: Peers;
   messageMemory: Shares;
   link: DeviceLink;
+  /** Has the wills published that are due then. */
+  onWillDeferred(due_at: Date): void;
+  /** Aborts when the process ends: what its clients leave is stored all at once. */
+  stopped: AbortSignal;
+}
+
+export interface ClientDeps extends BrokerDeps {
   deviceFeeds: DeviceFeeds;
   retained: RetainedMessages;
   subscribers: Subscribers;
@@ -36,12 +50,6 @@ export interface ClientDeps {
   handlePublish: HandlePublish;
   /** Stores the subscriptions of a session, which may get a queue by them. @throws what the database throws */
   saveSubscriptions(session: Session, onQueue: (queue: StoredQueue) => void): Promise<void>;
-  /** Waits until other instances only queue what is new. */
-  waitUntilRead(): Promise<boolean>;
-  /** Has the wills published that are due then. */
-  onWillDeferred(due_at: Date): void;
-  /** Aborts when the process ends: no wills are published then. */
-  stopped: AbortSignal;
 }
 
 /** A client that is logged in, before its CONNACK. */
@@ -162,7 +170,7 @@ export function openClient(session: Session, deps: ClientDeps) {
       outbox.ended.then(close, rules.failed);
       deps.clients.set(session.client_id, delivery);
       subscriptions.start();
-      delivery.deliverQueue(deps.waitUntilRead).catch((error: unknown) => {
+      delivery.deliverQueue(deps.peers.waitUntilRead).catch((error: unknown) => {
         rules.failed(error);
         session.end(reasons.busy);
       });

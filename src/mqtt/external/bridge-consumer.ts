@@ -6,10 +6,9 @@ import type { BridgeConfig } from '../../lib/server-addresses.js';
 import type { Keyring } from '../../objects/api-keys.js';
 import { isScopeSufficient } from '../../schema/operation.js';
 import type { Ingest } from '../../streams/ingest.js';
-import type { BrokerMetrics } from '../broker.js';
 import { packet_limit_bytes } from '../connection/frames.js';
 import { parseStreamTopic, type StreamTopic } from '../protocol/topics.js';
-import { type Drop, describeDrop, ingestPublish, type PublishResult } from '../sessions/ingest.js';
+import { type Drop, type DropReason, describeDrop, ingestPublish, type PublishResult } from '../sessions/ingest.js';
 import { redactTopic } from '../sessions/login-names.js';
 import { createKeyPermissions, type TopicPermissions } from '../sessions/permissions.js';
 import { splitUsername } from './bridge-login.js';
@@ -23,7 +22,7 @@ export interface ConsumerOptions {
   ingest: Ingest;
   keyring: Keyring;
   log: Log;
-  metrics: Pick<BrokerMetrics, 'published' | 'dropped'>;
+  metrics: { published(): void; dropped(reason: DropReason, field?: string): void };
   /** Epoch milliseconds. */
   clock: () => number;
 }

@@ -3,7 +3,6 @@ import type { Duplex } from 'node:stream';
 import { coalesce } from '../../lib/coalesce.js';
 import { awaitLater } from '../../lib/promises.js';
 import type { LogLine } from '../../lib/rate-limited-log.js';
-import type { AccountBrokers } from '../account-brokers.js';
 import { encodeDisconnect } from '../connection/encode.js';
 import { findPublishes } from '../connection/frames.js';
 import { createOutbox } from '../connection/outbox.js';
@@ -28,7 +27,8 @@ interface Options extends LoginDeps {
   /** All live sessions; the handshake adds and removes them. */
   sessions: Set<Session>;
   authorizer: SessionAuthorizer;
-  brokers: AccountBrokers;
+  /** Hands a session to the broker of its account. @returns the reason of a refusal. @throws what the database throws */
+  admit(session: Session, request: ConnectRequest): Promise<Refusal | undefined>;
   /** Reports a client that closes its own connection by what it does. */
   protocolError(session: Session, error: string): void;
   connections: ConnectionList;
@@ -63,27 +63,21 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     const login = refusal === undefined ? await attemptLogin(options, loginQueue, connection) : { refusal };
     input.gone.throwIfAborted();
     if ('refusal' in login) return login;
+    let session: Session | undefined;
     try {
       await options.waitUntilJoined();
       if (options.stopped.aborted) return { refusal: 'unavailable' };
-      const session = openSession(options, { ...connection, login, checked });
-      const refusal = await admitSession(session, request);
-      if (refusal === undefined) options.connections.add(session, ip, options.clock() / 1000);
-      return refusal;
-    } catch (err) {
-      return { refusal: 'unavailable', err };
-    }
-  }
-
-  async function admitSession(session: Session, request: ConnectRequest): Promise<RefusedLogin | undefined> {
-    try {
-      const refusal = await (await options.brokers.of(session.account)).admit(session, request);
-      if (refusal === undefined) return undefined;
+      session = openSession(options, { ...connection, login, checked });
+      const refusal = await options.admit(session, request);
+      if (refusal === undefined) {
+        options.connections.add(session, ip, options.clock() / 1000);
+        return undefined;
+      }
       session.outbox.abandon();
       return { refusal, ...session.names };
-    } catch (error) {
-      session.outbox.abandon();
-      throw error;
+    } catch (err) {
+      session?.outbox.abandon();
+      return { refusal: 'unavailable', err };
     }
   }
 

@@ -1,12 +1,13 @@
 import type { Duplex } from 'node:stream';
 import { encodeRefusal, isVersion5 } from '../connection/encode.js';
-import { createFrameReader } from '../connection/frames.js';
+import { createFrameReader, findPublishes } from '../connection/frames.js';
 import { closeGently } from '../connection/outbox.js';
 import { type ConnectPacket, type Level, parsePacket, readProtocol } from '../connection/packets.js';
 import { reasons } from '../connection/reasons.js';
-import { holdInput, type PendingInput } from './pending-input.js';
 
 const connect_limit_ms = 10_000;
+/** No more is read before the login. */
+const max_pending_bytes = 64 * 1024;
 const connect_type = 0x10;
 /** The levels of each protocol name that are served. */
 const servedLevels: ReadonlyMap<string, readonly number[]> = new Map([
@@ -18,7 +19,7 @@ const servedLevels: ReadonlyMap<string, readonly number[]> = new Map([
 export interface ConnectRequest {
   stream: Duplex;
   packet: ConnectPacket;
-  input: PendingInput;
+  input: ReturnType<typeof holdInput>;
 }
 
 /** A CONNECT packet of a protocol level that is not served. */
@@ -77,6 +78,43 @@ export function readConnect(
 
     stream.on('data', receive).on('end', onClosed).on('close', onClosed);
   });
+}
+
+/**
+ * Keeps reading while a login is pending, because a paused stream does not report that its client has left.
+ * @param reserve reserves memory for the next bytes; the connection is closed if it returns false
+ */
+function holdInput(stream: Duplex, received: Buffer, reserve: (bytes: number) => boolean) {
+  const chunks = [received];
+  const gone = new AbortController();
+  let pending_bytes = 0;
+
+  const onGone = () => gone.abort(new Error('closed'));
+  const onLeft = () => {
+    if (findPublishes(Buffer.concat(chunks)).length === 0) onGone();
+  };
+
+  function receive(chunk: Buffer): void {
+    pending_bytes += chunk.length;
+    chunks.push(chunk);
+    if (!reserve(chunk.length)) {
+      onGone();
+      stream.destroy();
+    } else if (pending_bytes >= max_pending_bytes) stream.pause();
+  }
+
+  if (stream.destroyed || stream.readableEnded) onLeft();
+  stream.on('data', receive).on('end', onLeft).on('close', onLeft);
+  return {
+    /** Aborts when the client is gone and has left no message. */
+    gone: gone.signal,
+    /** Stops reading. @returns all bytes received after CONNECT */
+    release(): Buffer {
+      stream.off('data', receive).off('end', onLeft).off('close', onLeft);
+      stream.pause();
+      return Buffer.concat(chunks);
+    },
+  };
 }
 
 /** @throws Error for a malformed packet */

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Database } from '../../db/database.js';
 import { splitIntoBatches } from '../../lib/batches.js';
@@ -12,6 +13,7 @@ import {
   deleteSession,
   findSession,
   findSessions,
+  isPreviousEnded,
   removePrevious,
   type StoredSession,
   saveSession,
@@ -22,11 +24,12 @@ import { endDelay } from '../store/wills.js';
 import type { Peers } from './peers.js';
 import type { Session } from './session.js';
 import { createSessionFilters, isMember, listSubscriptions } from './session-filters.js';
-import { waitForPrevious } from './takeover.js';
 import { findDelay } from './wills.js';
 
 const max_offline_sessions = 10;
 const max_attempts = 10;
+const previous_limit_ms = 5000;
+const previous_poll_ms = 50;
 /** Connections to the database are limited. */
 const store_batch_size = 100;
 
@@ -192,6 +195,15 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
     throw new Error('the session changes all the time');
   }
 
+  /** Waits until another instance has closed the connection of a session, and stored what is left to acknowledge. */
+  async function waitForPrevious(_id: string, { instance, connection }: ConnectionRef): Promise<void> {
+    const begun = performance.now();
+    while (peers.isLive(instance) && performance.now() - begun < previous_limit_ms) {
+      if (await isPreviousEnded(db, _id, connection)) return;
+      await sleep(previous_poll_ms);
+    }
+  }
+
   /** Closes the connections of a client id that is connected to another instance now. */
   function endReplaced(record: SessionRecord, { _id, previous }: StoredSession): void {
     const replaced = [...record.live];
@@ -226,8 +238,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
       const { client_id } = session;
       // not while it waits: the other instance may be about to replace this connection
       const claimed = await lock(client_id, () => claimLocked(session, isClean));
-      if (claimed?.replaced !== undefined)
-        await waitForPrevious(db, peers, { _id: sessionIdOf(account, client_id), ...claimed.replaced });
+      if (claimed?.replaced !== undefined) await waitForPrevious(sessionIdOf(account, client_id), claimed.replaced);
       return claimed;
     },
     /** Ends a connection; a persistent session waits for the next one. */
