@@ -1,6 +1,9 @@
+import { duplexPair } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import type { Database } from '../../src/db/database.js';
 import { AppError } from '../../src/errors.js';
+import { mqttcredentials } from '../../src/resources/index.js';
 import { encodeConnect, encodePacket, encodeString, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
 
@@ -13,6 +16,8 @@ let acme: Awaited<ReturnType<MqttService['account']>>;
 const failing = new Set<string>();
 let failures = 0;
 let storing: Promise<void> | undefined;
+/** Credentials are found once this resolves. */
+let finding: Promise<void> | undefined;
 
 beforeAll(async () => {
   mqtt = await startMqtt(({ db, record }) => ({
@@ -23,7 +28,9 @@ beforeAll(async () => {
           failures++;
           throw new AppError('database');
         }
-        return db.collection(plural);
+        return finding !== undefined && plural === mqttcredentials.plural
+          ? holdBack(db.collection(plural), finding)
+          : db.collection(plural);
       },
     },
     async record(job) {
@@ -38,6 +45,14 @@ afterEach(() => {
   expect(unhandled).toEqual([]);
 });
 afterAll(() => mqtt.stop());
+
+/** A collection of which nothing is found before `until` resolves. */
+function holdBack<Collection extends ReturnType<Database['collection']>>(real: Collection, until: Promise<void>) {
+  const find = (...args: Parameters<Collection['find']>) => ({
+    toArray: () => until.then(() => real.find(...args).toArray()),
+  });
+  return Object.create(real, { find: { value: find } }) as Collection;
+}
 
 const id = (packet_id: number) => Buffer.from([packet_id >> 8, packet_id & 255]);
 const encodePublish = (topic: string, qos: 1 | 2, packet_id: number, flags = 0) =>
@@ -136,4 +151,62 @@ it('acknowledges what is being stored when it stops, and takes nothing more', as
   expect(raw.received().subarray(4)).toEqual(encodePacket(0x40, id(1)));
   expect(await stopping.stored(device.id)).toHaveLength(1);
   await stopping.stop();
+});
+
+describe('a client of MQTT 5 learns', () => {
+  const login = (username: string, clientId: string) => encodeConnect({ username, clientId, level: 5 });
+
+  it('in CONNACK that the database does not answer, in DISCONNECT that a message was not stored', async () => {
+    const { username } = await acme.device(['seen/#']);
+    failing.add(mqttcredentials.plural);
+    const refused = await mqtt.raw();
+    refused.socket.write(login(username, 'refused'));
+    await refused.closed;
+    expect(refused.received().toString('hex')).toBe('2003008800');
+    failing.clear();
+    const raw = await mqtt.raw();
+    raw.socket.write(login(username, 'busy'));
+    const { length } = await raw.bytes(24);
+    failing.add('mqtt_retained');
+    raw.socket.write(encodePacket(0x33, encodeString('seen/x'), id(1), Buffer.from([0]), Buffer.from('x')));
+    await raw.closed;
+    expect(raw.received().toString('hex', length)).toBe('e00189');
+  });
+
+  it('in CONNACK that too many logins are waiting: 32 are checked, 100 more of a username wait', async () => {
+    const { username } = await acme.device();
+    let find: () => void = () => undefined;
+    finding = new Promise((resolve) => {
+      find = resolve;
+    });
+    const raws = await Promise.all(Array.from({ length: 135 }, () => mqtt.raw()));
+    for (const [index, { socket }] of raws.entries()) socket.write(login(username, `storm-${index}`));
+    const answers = () => raws.map(({ received }) => received().toString('hex')).filter((answer) => answer !== '');
+    await waitUntil(() => answers().length === 3);
+    expect(answers()).toEqual(Array(3).fill('2003008900'));
+    finding = undefined;
+    find();
+    await waitUntil(() => answers().length === raws.length);
+    expect(answers().filter((answer) => answer.startsWith('2016000013'))).toHaveLength(132);
+    for (const { socket } of raws) socket.destroy();
+  });
+
+  it('in DISCONNECT that it does not read', async () => {
+    const { username } = await acme.device(['much/#']);
+    const [client, served] = duplexPair();
+    mqtt.broker.handle(served, '127.0.0.1');
+    client.write(login(username, 'full'));
+    client.write(encodePacket(0x82, id(1), Buffer.from([0]), encodeString('much/#'), Buffer.from([0])));
+    const sender = await mqtt.connect(username, { clientId: 'sends much' });
+    let answers = '';
+    await waitUntil(() => {
+      answers += client.read()?.toString('hex') ?? '';
+      return answers.endsWith('900400010000');
+    });
+    for (let n = 0; n < 4; n++) await sender.publish('much/x', 'x'.repeat(400_000));
+    await waitUntil(() => mqtt.logged.join().includes('it does not read'));
+    const chunks: Buffer[] = await client.toArray();
+    expect(Buffer.concat(chunks).toString('hex').slice(-6)).toBe('e00197');
+    await sender.end();
+  });
 });

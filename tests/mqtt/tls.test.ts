@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import type { IPublishPacket } from 'mqtt';
 import { openTlsFiles, type TlsFiles } from '../../src/http/tls-files.js';
 import { type Certificate, createCertificate } from '../support/certificates.js';
 import { encodeConnect, type MqttService, password, proxy_address, startMqtt } from '../support/mqtt.js';
@@ -76,6 +77,23 @@ it('takes the certificate of a device for its login, with the rights of the devi
   ctx.service.advance(1);
   await ctx.broker.recheck();
   expect(await client.subscribe('later')).toEqual([128]);
+});
+
+it('speaks MQTT 5 with a client that shows a certificate', async () => {
+  const { id } = await device(['five/+']);
+  const client = await ctx.connect(undefined, { ...optionsOf(certify(id)), protocolVersion: 5 });
+  const packets: IPublishPacket[] = [];
+  client.client.on('message', (_topic, _payload, packet) => packets.push(packet));
+  await client.subscribe('five/news', 1);
+  const properties = { contentType: 'text/plain', userProperties: { a: '1' } };
+  await client.client.publishAsync('five/news', 'over TLS', { qos: 1, properties });
+  await client.received(1);
+  expect(packets).toMatchObject([{ payload: Buffer.from('over TLS'), properties }]);
+  await client.publish(`${id}/streams`, { five: true });
+  expect(await ctx.stored(id)).toEqual([{ five: true }]);
+  const nobody = { ...optionsOf(certify('nobody@acme')), protocolVersion: 5 } as const;
+  expect(await ctx.refusal(undefined, nobody)).toBe(0x86);
+  await client.end();
 });
 
 it('lets in a device without credentials, and keeps its session', async () => {
