@@ -334,7 +334,6 @@ it('has no function of more than 60 lines in src/', () => {
     'mqtt/connection/input.ts countInput',
     'mqtt/connection/input.ts createInput',
     'mqtt/connection/outbox.ts createOutbox',
-    'mqtt/login/handshake.ts createHandshake',
     'mqtt/login/session-authorizer.ts createSessionAuthorizer',
     'mqtt/publish-handler.ts createPublishHandler',
     'mqtt/sessions/rules.ts createRules',

@@ -69,15 +69,14 @@ export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options
     return opened;
   }
 
-  function disconnect(force: boolean): void {
+  function disconnect(force = true): void {
     closing.abort();
     clearTimeout(timer);
     client.end(force);
   }
 
   return {
-    /** Disconnects at once. */
-    disconnect: () => disconnect(true),
+    disconnect,
     /** Finishes the messages being stored, then disconnects; the broker keeps the others. */
     async close(): Promise<void> {
       closing.abort();

@@ -144,7 +144,7 @@ async function findPasswordLogin(
   }
   const names = describeDevice(username, device);
   if (!isVerified) return { refusal: 'password', ...names };
-  return grantDevice(device, device_prefix + device.credentials, names, areAncestorsEnabled);
+  return findGrant(device, device_prefix + device.credentials, names, areAncestorsEnabled);
 }
 
 /** Finds what the device of a certificate may do; a username, if there is one, must be that of the same device. */
@@ -159,15 +159,15 @@ async function findCertificateLogin(
   const names = { account, device: id };
   if (username !== '' && username !== id && (await findDeviceLogin(db, username))?.parent !== parent)
     return { refusal: 'password', ...names };
-  const login = await grantDevice(device, certificate_prefix + credentials, names, areAncestorsEnabled);
+  const login = await findGrant(device, certificate_prefix + credentials, names, areAncestorsEnabled);
   if (!('refusal' in login)) await recordCertificate(db, device);
   return login;
 }
 
 const nameKey = ({ account, key_id }: KeyUser) => ({ account, key_id });
 
-/** Grants a device what its topics say, unless it or what is above it is disabled. */
-export async function grantDevice(
+/** Finds what a device may do by its topics, unless it or what is above it is disabled. */
+export async function findGrant(
   device: MqttDevice,
   owner: string,
   names: LoginNames,
@@ -199,7 +199,7 @@ export async function findKeyLogin(
   const [device] = await findDevicesOfKeys(db, [{ id: key_id, account, limit }], () => false);
   const ofDevice = { ...names, device: limit.id_developer };
   if (device === undefined) return { refusal: 'does not exist', ...ofDevice };
-  return grantDevice(device, owner, ofDevice, areAncestorsEnabled);
+  return findGrant(device, owner, ofDevice, areAncestorsEnabled);
 }
 
 /** The current state of an owner: a device with its topics, or an API key, of which nothing changes. */
