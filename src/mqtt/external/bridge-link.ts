@@ -26,7 +26,10 @@ const acknowledgedLater = new Error('acknowledged later');
 /** The connection to one broker, reopened whenever it closes. */
 export type Link = ReturnType<typeof openLink>;
 
-/** Connects to a broker and hands its messages to `consumer`; settled ones are acknowledged in the order of arrival. */
+/**
+ * Connects to a broker and hands its messages to `consumer`; settled ones are acknowledged in the order of arrival. `close`
+ * finishes those being stored, then disconnects; the broker keeps the others. `disconnect` disconnects at once.
+ */
 export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options) {
   const warn = createRateLimitedLog(log);
   const { host } = new URL(bridge.url);
@@ -77,7 +80,6 @@ export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options
 
   return {
     disconnect,
-    /** Finishes the messages being stored, then disconnects; the broker keeps the others. */
     async close(): Promise<void> {
       closing.abort();
       const finished = new AbortController();
