@@ -10,7 +10,7 @@ import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { BridgeConfig } from '../../lib/server-addresses.js';
 import type { AreAncestorsEnabled } from '../../objects/ancestors.js';
 import type { Keyring } from '../../objects/api-keys.js';
-import { describeFailure, findKeyLogin, findGrant, logIn, type RefusedLogin } from '../login/login.js';
+import { describeFailure, findGrant, findKeyLogin, logIn, type RefusedLogin } from '../login/login.js';
 import { createLoginQueue } from '../login/login-queue.js';
 import { createPasswordVerifier } from '../login/passwords.js';
 import type { Refusal } from '../protocol/connect-packet.js';
