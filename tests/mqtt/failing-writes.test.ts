@@ -1,7 +1,8 @@
 import { duplexPair } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
-import type { Database } from '../../src/db/database.js';
+import type { mongo } from 'mongoose';
+import type { StoredDocument } from '../../src/db/database.js';
 import { AppError } from '../../src/errors.js';
 import { mqttcredentials } from '../../src/resources/index.js';
 import { encodeConnect, encodePacket, encodeString, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
@@ -23,14 +24,13 @@ beforeAll(async () => {
   mqtt = await startMqtt(({ db, record }) => ({
     database: {
       ...db,
-      collection(plural) {
+      collection<Stored extends mongo.Document = StoredDocument>(plural: string) {
         if (failing.has(plural)) {
           failures++;
           throw new AppError('database');
         }
-        return finding !== undefined && plural === mqttcredentials.plural
-          ? holdBack(db.collection(plural), finding)
-          : db.collection(plural);
+        const real = db.collection<Stored>(plural);
+        return finding !== undefined && plural === mqttcredentials.plural ? holdBack(real, finding) : real;
       },
     },
     async record(job) {
@@ -47,11 +47,11 @@ afterEach(() => {
 afterAll(() => mqtt.stop());
 
 /** A collection of which nothing is found before `until` resolves. */
-function holdBack<Collection extends ReturnType<Database['collection']>>(real: Collection, until: Promise<void>) {
-  const find = (...args: Parameters<Collection['find']>) => ({
-    toArray: () => until.then(() => real.find(...args).toArray()),
+function holdBack<Real extends { find(...args: never[]): unknown }>(real: Real, until: Promise<void>): Real {
+  const find = (...args: never[]) => ({
+    toArray: () => until.then(() => (real.find(...args) as { toArray(): Promise<unknown> }).toArray()),
   });
-  return Object.create(real, { find: { value: find } }) as Collection;
+  return Object.create(real, { find: { value: find } });
 }
 
 const id = (packet_id: number) => Buffer.from([packet_id >> 8, packet_id & 255]);
