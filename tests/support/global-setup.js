@@ -13,6 +13,9 @@ const parameters = [
   'diagnosticDataCollectionEnabled=false',
 ].flatMap((parameter) => ['--setParameter', parameter]);
 
+/** The process around the tests reads each line of the log: none about connections, and commands that a busy machine delays. */
+const logging = ['--quiet', '--slowms', '10000'];
+
 /** True if databases of tests fit into memory, where nothing waits for a disk. */
 function hasRoomInMemory() {
   try {
@@ -41,7 +44,7 @@ export default async function setUp(_config, { testPathIgnorePatterns }) {
   const mongod = await MongoMemoryReplSet.create({
     binary: { systemBinary: path, version },
     replSet: { count: 1, storageEngine: 'wiredTiger' },
-    instanceOpts: [{ launchTimeout: 60_000, args: parameters }],
+    instanceOpts: [{ launchTimeout: 60_000, args: [...parameters, ...logging] }],
   });
   const servers = (await found) || {};
   process.env.TEST_MONGODB_URI = mongod.getUri();

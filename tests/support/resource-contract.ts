@@ -32,7 +32,7 @@ const identifierRule =
   (...blank: string[]) =>
   (field: string): FieldRule => [field, [], [...blank, 'noat', 'a\0@b', 5, true, [], {}]];
 
-/** Limits of `properties` (reference/identifiers.md#free-form-objects); assets.test.ts covers unusual keys. */
+/** Limits of `properties` (reference/identifiers.md#free-form-objects); hierarchy.test.ts covers unusual keys. */
 export const propertiesRule: FieldRule = [
   'properties',
   [{}, { a: { b: { c: { d: { fifth: 'level' } } } } }, { a: [[[[]]]] }, { [emoji.repeat(100)]: 1 }, keys(100)],
@@ -354,10 +354,7 @@ export function describeResourceContract(
           const { id_group: _, ...rest } = await requiredBody();
           expect(
             (await ctx.api.post(`/${plural}/`, { ...rest, name: uniqueName(), [field]: missing })).body,
-          ).toMatchObject({
-            code: 4003,
-            details,
-          });
+          ).toMatchObject({ code: 4003, details });
           expect((await ctx.api.put(pathOf(plural, id), { [field]: missing })).body).toMatchObject({
             code: 4003,
             details,

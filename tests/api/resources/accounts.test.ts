@@ -1,14 +1,11 @@
-import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { isAccountName } from '../../../src/resources/api-key.js';
 import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 
 /** Names of accounts (reference/access.md#accounts). */
-const run = promisify(execFile);
 const nameOf60 = `A${'b._-C9'.repeat(10)}`.slice(0, 60);
 
 const folder = await mkdtemp(join(tmpdir(), 'accounts-'));
@@ -17,24 +14,15 @@ for (const account of ['Acme.Acme', nameOf60]) {
   await writeFile(join(folder, account, 'of the account.txt'), account);
 }
 const service = await startTestService({ filestore_local_root: folder });
-const address = new URL(process.env.TEST_MONGODB_URI ?? '');
-address.pathname = `/${service.db.collection('apikeys').db.databaseName}`;
-const uri = address.href;
 afterAll(async () => {
   await service.stop();
   await rm(folder, { recursive: true });
 });
 
-/** Issues a key with the command line (reference/access.md#command-line). */
-async function createKey(account: string): Promise<string> {
-  const args = ['dist/src/cli/keys.js', 'create', '--account', account, '--user', 'admin', '--scope', 'admin'];
-  const { stdout } = await run(process.execPath, args, { env: { ...process.env, MONGODB_URI: uri } });
-  return stdout.trim();
-}
-
 describe.each(['Acme.Acme', '0', 'x_', nameOf60])('the account %s', (account) => {
   it('has keys, identifiers, streams and linked storage of its own', async () => {
-    const api = service.clientWith(await createKey(account));
+    expect(isAccountName(account)).toBe(true);
+    const api = await service.client({ account });
     const fixtures = createFixtures(api);
     const id_group = await fixtures.group({ name: 'n'.repeat(50) });
     expect(id_group).toBe(`${'n'.repeat(50)}@${account}`);
@@ -85,9 +73,3 @@ it.each(['', '.', '..', '.acme', '_acme', '-acme', 'a/b', 'a@b', 'a b', 'é', `$
   'an account cannot be named %j',
   (name) => expect(isAccountName(name)).toBe(false),
 );
-
-it('a key cannot be created for an account of another name', async () => {
-  await expect(createKey('a/b')).rejects.toMatchObject({
-    stderr: expect.stringContaining('must be 1 to 60 letters, digits, dots, underscores and dashes'),
-  });
-});

@@ -1,13 +1,9 @@
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { summarize } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { type Api, createFixtures, pathOf, startTestService } from '../../support/service.js';
 
 /** Issuing of limited keys, and their end (reference/access.md#limited-keys). */
-const run = promisify(execFile);
-
 const ids: Record<string, string> = {};
 
 const service = await startTestService({ eventLog: true });
@@ -18,9 +14,6 @@ ids.id_service = await fixtures.service({ name: 'Cooling', id_project: ids.id_pr
 ids.id_group = await fixtures.group({ name: 'Hall', id_service: ids.id_service });
 ids.id_asset = await fixtures.asset({ name: 'Chiller', id_group: ids.id_group });
 ids.id_device = await fixtures.device({ name: 'Pump', id_asset: ids.id_asset });
-const address = new URL(process.env.TEST_MONGODB_URI ?? '');
-address.pathname = `/${service.db.collection('apikeys').db.databaseName}`;
-const uri = address.href;
 afterAll(() => service.stop());
 
 async function issue(body: object): Promise<{ id: string; api: Api }> {
@@ -57,13 +50,7 @@ it.each(combinations)('a key of scope %s with %s', async (scope, field, isAllowe
   const { id, api } = await issue({ scope, [field]: ids[field] });
   expect((await api.get('/self/')).body).toEqual({ account: 'acme', username: 'bob', scope, [field]: ids[field], id });
   const { result } = (await admin.get(`/apikeys/?${field}=${encodeURIComponent(ids[field] ?? '')}`)).body;
-  expect(result).toContainEqual({
-    id,
-    username: 'bob',
-    scope,
-    [field]: ids[field],
-    created_at: service.now(),
-  });
+  expect(result).toContainEqual({ id, username: 'bob', scope, [field]: ids[field], created_at: service.now() });
 });
 
 it.each<[object, string]>([
@@ -133,38 +120,5 @@ describe('a key whose object is deleted', () => {
     expect((await admin.delete(`${matching}&confirm=1`)).body.code).toBe(2004);
     expect(await fixtures.device({ name: 'Twin', id_group })).toBe(device);
     expect(summarize(await api.get('/self/'))).toBe('4011 service.apikey');
-  });
-});
-
-describe('npm run keys', () => {
-  const keys = (...args: string[]) =>
-    run(process.execPath, ['dist/src/cli/keys.js', ...args], { env: { ...process.env, MONGODB_URI: uri } });
-  const create = (...args: string[]) => keys('create', '--account', 'acme', '--user', 'operator', ...args);
-
-  it('issues a limited key, and lists what it is limited to', async () => {
-    const { stdout } = await create('--scope', 'device', '--id-device', 'Pump@acme');
-    const self = (await service.clientWith(stdout.trim()).get('/self/')).body;
-    expect(self).toMatchObject({ username: 'operator', scope: 'device', id_device: 'Pump@acme' });
-    const listed = (await keys('list', '--account', 'acme')).stdout.split('\n');
-    expect(
-      listed
-        .find((line) => line.startsWith(self.id))
-        ?.split('\t')
-        .slice(1, 4),
-    ).toEqual(['operator', 'device', 'id_device Pump@acme']);
-    const unlimited = listed.find((line) => line.includes('\talice\t'));
-    expect(unlimited?.split('\t').slice(1, 4)).toEqual(['alice', 'admin', 'whole account']);
-  });
-
-  it.each<[string[], string]>([
-    [['--scope', 'read', '--id-project', 'Nowhere@acme'], '--id-project does not exist\n'],
-    [['--scope', 'admin', '--id-project', 'North@acme'], '--id-project must not be given with scope admin\n'],
-    [['--scope', 'device'], '--id-device is required with scope device\n'],
-    [
-      ['--scope', 'read', '--id-group', 'Hall@acme', '--id-device', 'Pump@acme'],
-      '--id-group must not be given with --id-device; --id-device must not be given with --id-group\n',
-    ],
-  ])('refuses %j', async (args, stderr) => {
-    await expect(create(...args)).rejects.toMatchObject({ stdout: '', stderr, code: 1 });
   });
 });

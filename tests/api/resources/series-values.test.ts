@@ -33,7 +33,7 @@ async function createMeasuredGroup() {
     0,
     20_000,
     99_999.5,
-    ...Array.from({ length: 5000 }, () => Math.round(Math.random() * 8e5) / 8),
+    ...Array.from({ length: 2000 }, () => Math.round(Math.random() * 8e5) / 8),
   ]);
   const pick = <T>(choices: readonly T[]) => choices[Math.floor(Math.random() * choices.length)] as T;
   const streams = [...times]
