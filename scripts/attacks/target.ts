@@ -53,11 +53,7 @@ export const password = 'open sesame';
 /** Starts a service with a heap of 512 MiB and creates what the attacks need. */
 export async function startTarget(options: { isLarge: boolean; patience: number }): Promise<Target> {
   const local = '127.0.0.0/8';
-  const env = {
-    NODE_OPTIONS: '--max-old-space-size=512',
-    FILESTORE_ALLOW_NETS: local,
-    WEBHOOK_ALLOW_NETS: local,
-  };
+  const env = { NODE_OPTIONS: '--max-old-space-size=512', FILESTORE_ALLOW_NETS: local, WEBHOOK_ALLOW_NETS: local };
   const instance = await startInstance(env);
   const { url } = instance;
   const target: Target = {

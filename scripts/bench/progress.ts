@@ -16,8 +16,5 @@ export function startProgressBar(name: string, total: number): { update(done: nu
   };
   const bar = new SingleBar(options, Presets.legacy);
   bar.start(total, 0);
-  return {
-    update: (done) => bar.update(done),
-    stop: () => bar.stop(),
-  };
+  return { update: (done) => bar.update(done), stop: () => bar.stop() };
 }

@@ -137,12 +137,7 @@ export function createScenarios({ db, key, groups }: Options): Record<ScenarioNa
     },
     post: { description: 'create a device', goal: 0.8, connections: 32, createRequests: create },
     put: { description: 'update a device by version', goal: 0.95, connections: 32, createRequests: update },
-    stream: {
-      description: 'store a stream',
-      goal: 3,
-      connections: 64,
-      createRequests: () => send(selectedDevices),
-    },
+    stream: { description: 'store a stream', goal: 3, connections: 64, createRequests: () => send(selectedDevices) },
     'stream-256': {
       description: 'store a stream, over 256 connections',
       goal: 3,

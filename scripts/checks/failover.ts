@@ -294,10 +294,7 @@ async function main(): Promise<void> {
   const { faults, repeatedLines } = await runFailover({
     faults: faultsFor(options.minutes, createRandom(options.seed)),
     seed: options.seed,
-    election: {
-      electionTimeoutMillis: options.election,
-      heartbeatIntervalMillis: options.heartbeat,
-    },
+    election: { electionTimeoutMillis: options.election, heartbeatIntervalMillis: options.heartbeat },
     print: console.log,
   });
   for (const line of [...faults, ...repeatedLines].slice(0, 20)) console.log(line);

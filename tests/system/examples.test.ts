@@ -123,10 +123,7 @@ const greenhouses: (Example & { language: string })[] = [
   },
 ];
 
-const paho = {
-  needs: 'paho-mqtt',
-  isRunnable: hasPython && isInstalled('python3', '-c', 'import paho.mqtt.enums'),
-};
+const paho = { needs: 'paho-mqtt', isRunnable: hasPython && isInstalled('python3', '-c', 'import paho.mqtt.enums') };
 const publishers: Example[] = [
   {
     file: 'examples/typescript/publish.ts',
@@ -134,11 +131,7 @@ const publishers: Example[] = [
     needs: 'node',
     isRunnable: true,
   },
-  {
-    file: 'examples/python/publish.py',
-    start: python('examples/python/publish.py'),
-    ...paho,
-  },
+  { file: 'examples/python/publish.py', start: python('examples/python/publish.py'), ...paho },
 ];
 
 /** Declares a test of an example, or a skipped one whose name says what is missing. */

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { storedNameOf } from '../../../src/db/former-versions.js';
+import { waitUntil } from '../../support/process.js';
 import { type Api, startTestService } from '../../support/service.js';
 import { buildStreamDocument } from '../../support/stream-documents.js';
 
@@ -302,17 +303,14 @@ const collections = [
 const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
 uri.pathname = `/test-${randomUUID()}`;
 const service = await startTestService({ uri: uri.href });
-while (!(await service.db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
+await waitUntil(() => service.db.isReady());
 const api = await service.client();
 const connection = await mongoose.createConnection(uri.href).asPromise();
 const db = connection.getClient().db(uri.pathname.slice(1));
 for (const plural of collections) {
   if (plural === 'mqttcredentials') continue;
   const documents = ['acme', 'other'].flatMap((account) =>
-    Array.from({ length: count }, (_, i) => ({
-      _id: idOf(plural, account, i),
-      ...createDocument(plural, account, i),
-    })),
+    Array.from({ length: count }, (_, i) => ({ _id: idOf(plural, account, i), ...createDocument(plural, account, i) })),
   );
   await service.db.collection(plural).insertMany(documents);
 }

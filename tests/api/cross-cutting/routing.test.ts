@@ -33,13 +33,7 @@ interface RawResponse {
 /** Sends the path byte for byte; other clients would normalise it. */
 async function send({ method = 'GET', path, headers = {} }: RawRequest): Promise<RawResponse> {
   const { port } = new URL(service.url);
-  const sent = request({
-    host: '127.0.0.1',
-    port,
-    method,
-    path,
-    headers: { 'service.apikey': key, ...headers },
-  });
+  const sent = request({ host: '127.0.0.1', port, method, path, headers: { 'service.apikey': key, ...headers } });
   sent.end();
   const [answer] = await once(sent, 'response');
   let text = '';

@@ -245,9 +245,7 @@ describe('mass assignment', () => {
     ...{ location: { type: 'Point', coordinates: [0, 0] }, size: 1, removed: true, root: 'x' },
   };
   /** Read-only fields: accepted and ignored, so that clients can send back objects (reference/requests.md#body-fields). */
-  const readOnlyFields: Record<string, string[]> = {
-    '/deviceconfigs/': ['size'],
-  };
+  const readOnlyFields: Record<string, string[]> = { '/deviceconfigs/': ['size'] };
 
   it('of internal fields is rejected as an unknown field', async () => {
     for (const [method, path, body] of validBodies()) {

@@ -286,13 +286,7 @@ it('metrics count each change', async () => {
   expect(summarize(await desire({ configs: {} }))).toBe('4003 configs');
   const after = await counts();
   expect(Object.fromEntries(Object.entries(after).map(([type, count]) => [type, count - (before[type] ?? 0)]))).toEqual(
-    {
-      'state.desired': 1,
-      'state.reported': 3,
-      'config.desired': 1,
-      'config.applied': 1,
-      'config.refused': 1,
-    },
+    { 'state.desired': 1, 'state.reported': 3, 'config.desired': 1, 'config.applied': 1, 'config.refused': 1 },
   );
 });
 

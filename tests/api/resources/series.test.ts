@@ -278,7 +278,7 @@ describe('local time (reference/series.md#local-time)', () => {
     ]);
     const { text } = await seriesOf(id_group, `${span}&by=device&time_zone=Asia/Kathmandu&format=csv`, 'groups');
     expect(text).toBe(
-      'device,at,local,count,n.sum\r\n' + ids.map((id, n) => `${id},1738347300,2025-02-01,2,${2 * n}\r\n`).join(''),
+      `device,at,local,count,n.sum\r\n${ids.map((id, n) => `${id},1738347300,2025-02-01,2,${2 * n}\r\n`).join('')}`,
     );
   });
 

@@ -103,10 +103,7 @@ it('pauses after each device, however few streams it had', async () => {
   const count = 3;
   for (let number = 0; number < count; number++) await createDevice([40], { stream_retention_days: 1 });
   const pauses: number[] = [];
-  const pace = {
-    isLeaseHeld: () => true,
-    pause: async (milliseconds: number) => void pauses.push(milliseconds),
-  };
+  const pace = { isLeaseHeld: () => true, pause: async (milliseconds: number) => void pauses.push(milliseconds) };
   await summarizeAll();
   await removeOldStreams(ctx.service.db, {}, ctx.service.now(), pace);
   expect(pauses).toHaveLength(count + 1);

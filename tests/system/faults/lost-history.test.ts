@@ -81,7 +81,5 @@ it('reports changes that the database forgot while the service was down, and rea
   await events_feed.close();
   const refused = await after.send('GET', `/streams/live/?after=${stream_id}`);
   expect([refused.status, refused.body.code]).toEqual([400, 4004]);
-  expect(refused.body.details).toEqual({
-    after: 'is too old: the database has forgotten what came after it',
-  });
+  expect(refused.body.details).toEqual({ after: 'is too old: the database has forgotten what came after it' });
 });

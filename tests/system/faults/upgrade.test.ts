@@ -22,9 +22,7 @@ interface Recording {
 /** A database of version 0.2.0 (commit 9bcbca2) after a SIGKILL, with its answers: scripts/checks/record-version.js. */
 const recording = mongoose.mongo.BSON.EJSON.parse(
   readFileSync('tests/system/faults/fixtures/version-0.2.0.ejson', 'utf8'),
-  {
-    relaxed: true,
-  },
+  { relaxed: true },
 ) as unknown as Recording;
 const stream_count = 100_000;
 

@@ -256,9 +256,7 @@ it('keeps secrets out of the logs, and reports those under another SECRET_KEY', 
     {
       code: 5032,
       message: 'exception',
-      details: {
-        message: 'the secret of the webhook was made under another SECRET_KEY; it opens again with that key',
-      },
+      details: { message: 'the secret of the webhook was made under another SECRET_KEY; it opens again with that key' },
     },
   ]);
   await other.stop('SIGTERM');
