@@ -3,7 +3,7 @@ import type { Id } from '../db/ids.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { findNextTimes } from '../objects/values/last-values.js';
 import { findDevices, type WatchedDevice } from './devices.js';
-import { type ReviewDeps, settleDevices } from './review.js';
+import { type ReviewDeps, refreshDevices } from './review.js';
 
 /** A device that has sent streams of the future; its `_id` is that of the device. */
 export interface DueDevice {
@@ -36,13 +36,13 @@ export async function scheduleNextDue(db: Database, devices: readonly WatchedDev
 }
 
 /** Evaluates devices of an account whose streams of the future have come to their time (epoch seconds). */
-export async function settleDueDevices(deps: ReviewDeps, due: readonly DueDevice[], now: number): Promise<void> {
+export async function refreshDueDevices(deps: ReviewDeps, due: readonly DueDevice[], now: number): Promise<void> {
   const { db } = deps.store;
   const dueTimes = new Map(due.map(({ _id, due_at }) => [keyOfId(_id), due_at]));
   const ids = due.map(({ _id }) => _id);
   const devices = await findDevices(db, ids);
   const rules = await deps.loadRules(due[0]?.account ?? '');
-  await settleDevices(deps, [...devices.values()], {
+  await refreshDevices(deps, [...devices.values()], {
     rulesOf: (each) => rules.covering(each).rules,
     causeOf: ({ _id }) => ({ floor: now, due_since: dueTimes.get(keyOfId(_id)) ?? now }),
   });

@@ -5,23 +5,23 @@ import type { Store } from '../objects/context.js';
 import type { SendingDevice } from '../objects/received-streams.js';
 import { gravityOf } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
-import type { Condition } from './conditions.js';
 import { createFactReader, type FactReader } from './fact-reader.js';
 import { createFacts, type Facts, type Step } from './facts.js';
 import { createMarker, isFresh, type SetMark } from './marks.js';
-import { createRecordBatches, type RecordBatches } from './record-batches.js';
 import {
   type AlarmRecord,
   buildClosing,
   buildRetirement,
   buildWatchKey,
+  createRecordBatches,
   describeChange,
   insertRecord,
   isAnyMet,
   isOpen,
   type Memory,
+  type RecordBatches,
 } from './records.js';
-import type { Rule } from './rule-sets.js';
+import type { Condition, Rule } from './rule-sets.js';
 
 export interface EvaluationDeps {
   store: Store;
@@ -56,7 +56,7 @@ const raise_s = 1;
  * changes: what this process or another writes at the same time is read again.
  * @param last the current record, as it was read before @returns the current record
  */
-export async function settle(
+export async function refreshRecord(
   deps: EvaluationDeps,
   rule: Rule,
   device: SendingDevice,

@@ -5,7 +5,7 @@ import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { scheduleDue } from './due-devices.js';
-import { type EvaluationDeps, isRaisable, settle } from './evaluate.js';
+import { type EvaluationDeps, isRaisable, refreshRecord } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
 import { isFresh, removeMarks } from './marks.js';
 import { type AlarmRecord, findRecords, isAnyMet } from './records.js';
@@ -204,7 +204,8 @@ async function applySteps(
   let record = last;
   for (const step of steps) {
     const now = deps.clock() / 1000;
-    if (isAffected(rule, record, step, now)) record = await settle(deps, rule, device, { step, floor: now }, record);
+    if (isAffected(rule, record, step, now))
+      record = await refreshRecord(deps, rule, device, { step, floor: now }, record);
   }
 }
 

@@ -3,7 +3,7 @@ import { getOrStart } from '../lib/promises.js';
 import { isSameChain, keyOfId } from '../objects/ancestors.js';
 import { findMatchingDevices } from '../objects/saved-filters.js';
 import { findDevices, type WatchedDevice } from './devices.js';
-import { type Cause, type EvaluationDeps, settle } from './evaluate.js';
+import { type Cause, type EvaluationDeps, refreshRecord } from './evaluate.js';
 import { type AlarmRecord, buildWatchKey, isOpen } from './records.js';
 import type { Place, Rule, RuleSet } from './rule-sets.js';
 
@@ -79,16 +79,16 @@ export async function updatePlace(
 }
 
 /** Evaluates records of an account whose time has come (epoch seconds). */
-export async function settleDueRecords(deps: ReviewDeps, due: readonly AlarmRecord[], now: number): Promise<void> {
+export async function refreshDueRecords(deps: ReviewDeps, due: readonly AlarmRecord[], now: number): Promise<void> {
   const rules = await deps.loadRules(due[0]?.tenant ?? '');
   await updateRecords(deps, due, rules, (record, rule, device) =>
     // streams and changes of the status decide what begins, as long as none has come since a device was enabled
-    settle(deps, rule, device, { floor: now, ending: ['value', 'status'] }, record),
+    refreshRecord(deps, rule, device, { floor: now, ending: ['value', 'status'] }, record),
   );
 }
 
 /** Evaluates rules at devices; those that are disabled are left out. */
-export async function settleDevices(
+export async function refreshDevices(
   deps: ReviewDeps,
   devices: readonly WatchedDevice[],
   { rulesOf, causeOf }: DeviceSelection,
@@ -98,7 +98,13 @@ export async function settleDevices(
   const work = enabled.flatMap((device) => rulesOf(device).map((rule) => ({ device, rule })));
   await runInParallel(work, batch_size, async ({ device, rule }) => {
     if (!(await isMember(rule, device))) return;
-    await settle(deps, rule, device, causeOf(device), await deps.records.find(buildWatchKey(rule._id, device._id)));
+    await refreshRecord(
+      deps,
+      rule,
+      device,
+      causeOf(device),
+      await deps.records.find(buildWatchKey(rule._id, device._id)),
+    );
   });
 }
 

@@ -9,7 +9,7 @@ import { deviceProjection, toWatched, type WatchedDevice } from './devices.js';
 import { scheduleNextDue } from './due-devices.js';
 import type { Cause } from './evaluate.js';
 import { type AlarmRecord, recordsOf } from './records.js';
-import { batch_size, type ReviewDeps, settleDevices, updatePlace, updateRecords } from './review.js';
+import { batch_size, type ReviewDeps, refreshDevices, updatePlace, updateRecords } from './review.js';
 import type { Rule, RuleSet } from './rule-sets.js';
 
 /** The kind of change: of a rule, an object above devices, devices, or something that saved filters compare. */
@@ -160,7 +160,7 @@ async function lookAtDevices(deps: ReviewDeps, part: Part, rules: RuleSet): Prom
   const stored = await findMany(db.collection<StoredObject>(device.plural), query, options);
   const devices = await toWatched(db, stored);
   const selection = { rulesOf: () => selected, causeOf: (each: WatchedDevice) => causeOf(part.kind, each, now) };
-  await Promise.all([settleDevices(deps, devices, selection), hasMoved && scheduleNextDue(db, devices, now)]);
+  await Promise.all([refreshDevices(deps, devices, selection), hasMoved && scheduleNextDue(db, devices, now)]);
   return stored.length < limit ? undefined : stored.at(-1)?.id_developer;
 }
 

@@ -6,9 +6,9 @@ import { findMany } from '../db/raw-find.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import type { StoredEvent } from '../resources/event.js';
 import { alarmrule, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
-import { type DueDevice, dueDevicesOf, settleDueDevices } from './due-devices.js';
+import { type DueDevice, dueDevicesOf, refreshDueDevices } from './due-devices.js';
 import { type AlarmRecord, recordsOf } from './records.js';
-import { batch_size, type ReviewDeps, settleDueRecords } from './review.js';
+import { batch_size, type ReviewDeps, refreshDueRecords } from './review.js';
 import type { Rule, RuleSet } from './rule-sets.js';
 import {
   findFirstCheck,
@@ -64,11 +64,11 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
   const shared = { piece_size: batch_size, log, failure: 'alarms are not evaluated yet; retrying' };
   const runRecords = createDueRunner<AlarmRecord>({
     ...{ ...shared, open: () => recordsOf(db), account: 'tenant' },
-    run: (due, now) => settleDueRecords(deps, due, now),
+    run: (due, now) => refreshDueRecords(deps, due, now),
   });
   const runDevices = createDueRunner<DueDevice>({
     ...{ ...shared, open: () => dueDevicesOf(db), account: 'account' },
-    run: (due, now) => settleDueDevices(deps, due, now),
+    run: (due, now) => refreshDueDevices(deps, due, now),
   });
   const progress: Progress = { areChecked: false };
   let watched_until: number | undefined;

@@ -108,7 +108,7 @@ function findCandidates(listed: ListedType, account: string, conditions: Values)
   return [...candidates.values()];
 }
 
-/** The condition that an index narrows: of all objects that are to be above, the first. */
+/** Returns the condition that an index narrows: of several objects above, the first one. */
 function firstOfAll(condition: unknown): unknown {
   const { $all } = (condition ?? {}) as { $all?: readonly Id[] };
   return $all === undefined ? condition : buildBelowCondition($all.slice(0, 1));

@@ -1,7 +1,7 @@
 import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
-import { waitForOperationTime } from './cluster-time.js';
+import { waitForOperationTime } from './change-stream.js';
 import { isSnapshotLost } from './driver-errors.js';
 import { storedNameOf } from './former-versions.js';
 

@@ -3,8 +3,7 @@ import type { NamedEvent } from '../objects/last-change.js';
 import { parseDataPath, readPath } from '../schema/data-path.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
-import { configsMember, configVersionOf } from './delta.js';
-import { isJsonEqual, memberOf, mergePatch } from './merge.js';
+import { configsMember, configVersionOf, isJsonEqual, memberOf, mergePatch } from './delta.js';
 import { checkSide } from './rules.js';
 
 /** Outcome of the desired version of a configuration file at the device. */

@@ -2,8 +2,7 @@ import { type ConfigEntry, type ConfigStatus, max_config_text } from '../resourc
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
 import type { DeviceState } from './changes.js';
-import { buildDelta, configsMember, configVersionOf } from './delta.js';
-import { memberOf } from './merge.js';
+import { buildDelta, configsMember, configVersionOf, memberOf } from './delta.js';
 
 /** Each has an entry in an index. */
 const max_entries = 100;

@@ -3,8 +3,7 @@ import { parseDataPath } from '../schema/data-path.js';
 import { freeform } from '../schema/fields/freeform.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
-import { configsMember } from './delta.js';
-import { mergePatch } from './merge.js';
+import { configsMember, mergePatch } from './delta.js';
 
 /** One of the two sides of the state of a device. */
 export type Side = 'desired' | 'reported';

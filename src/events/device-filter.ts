@@ -1,5 +1,5 @@
 import mongoose, { type mongo } from 'mongoose';
-import { parseClusterTime } from '../db/cluster-time.js';
+import { parseClusterTime } from '../db/change-stream.js';
 import { isSnapshotLost } from '../db/driver-errors.js';
 import type { Ancestors } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';

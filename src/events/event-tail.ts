@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatClusterTime, readClusterTime } from '../db/cluster-time.js';
+import { formatClusterTime, readClusterTime } from '../db/change-stream.js';
 import type { Database, Log } from '../db/database.js';
 import type { FeedQuery, FeedSource, LogReader } from '../http/live/feed.js';
 import { formatFrame } from '../http/live/frames.js';

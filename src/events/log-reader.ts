@@ -7,8 +7,8 @@ import {
   openChangeStream,
   parseChange,
   type ResumeToken,
+  readClusterTime,
 } from '../db/change-stream.js';
-import { readClusterTime } from '../db/cluster-time.js';
 import type { DatabaseAccess, Log } from '../db/database.js';
 import { startLeasedJob, type Turn } from '../db/leased-job.js';
 import { findAccounts } from '../objects/api-keys.js';

@@ -1,5 +1,5 @@
 import mongoose, { type mongo } from 'mongoose';
-import { formatClusterTime } from '../db/cluster-time.js';
+import { formatClusterTime } from '../db/change-stream.js';
 import { type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';

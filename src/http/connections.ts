@@ -66,7 +66,7 @@ export function trackConnections(
     socket.once('close', () => {
       connections.delete(socket);
       connection.waiting.length = 0;
-      for (const response of connection.open) settle(response);
+      for (const response of connection.open) closeQueued(response);
     });
     return connection;
   }
@@ -204,7 +204,7 @@ function markLast(connection: Connection): void {
 }
 
 /** Does for a response in the queue of a closed connection what Node does for the first one. */
-function settle(response: ServerResponse): void {
+function closeQueued(response: ServerResponse): void {
   response.destroyed = true;
   response.emit('close');
 }

@@ -34,16 +34,16 @@ export function setVary(response: Response): void {
  */
 export function waitForDrain(response: Response, ended?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const settle = () => {
-      drained.off('drain', settle);
-      response.off('close', settle);
-      ended?.removeEventListener('abort', settle);
+    const endWait = () => {
+      drained.off('drain', endWait);
+      response.off('close', endWait);
+      ended?.removeEventListener('abort', endWait);
       resolve();
     };
     // the compressor, if there is one
-    const drained = response.on('drain', settle);
-    response.once('close', settle);
-    ended?.addEventListener('abort', settle);
-    if (response.destroyed || ended?.aborted) settle();
+    const drained = response.on('drain', endWait);
+    response.once('close', endWait);
+    ended?.addEventListener('abort', endWait);
+    if (response.destroyed || ended?.aborted) endWait();
   });
 }

@@ -223,7 +223,7 @@ interface GoneObjects extends Pick<Removal, 'root' | 'account' | 'plural' | 'use
 
 /** Deletes what is below objects that are gone. */
 export async function removeBelow(db: Database, gone: GoneObjects): Promise<void> {
-  // parents first: a create that was late for its parent's turn finds it gone
+  // parents first: a create below one that is deleted already finds no parent
   for (const type of resources)
     if (type.ancestors.some(({ plural }) => plural === gone.plural)) await deleteBelow(db, gone, type);
 }
@@ -279,7 +279,7 @@ async function deleteBelow(
     const below = { account, ancestors: { $in: [...above] }, _id: { $nin: moving } };
     const candidates = await findMany(db.collection<StoredObject>(plural), below, options);
     if (candidates.length === 0) return;
-    // the parents of doomed objects have had their turn: an object whose parent is there is being moved away with it
+    // parents are deleted before their children: an object whose parent exists is being moved away with it
     const parents = await findParents(db, type, candidates);
     const isDoomed = ({ parent }: StoredDocument) => !parents.has(String(parent));
     moving.push(...candidates.filter((document) => !isDoomed(document)).map(({ _id }) => _id));

@@ -114,9 +114,9 @@ const silent = { $expr: { $lte: ['$beat_at', { $subtract: ['$$NOW', beat_timeout
  * @param isGivenUp by this process: it is not waited for @returns whether this instance carries it out from now on
  */
 async function takeOver(journal: Collection, root: Id, isGivenUp: boolean): Promise<boolean> {
-  const claim = [{ $set: { beat_at: '$$NOW', replayed: true } }];
+  const takeover = [{ $set: { beat_at: '$$NOW', replayed: true } }];
   for (let seen: Date | undefined; ; await sleep(beat_ms / 2)) {
-    const { matchedCount } = await journal.updateOne({ _id: root, ...(!isGivenUp && silent) }, claim);
+    const { matchedCount } = await journal.updateOne({ _id: root, ...(!isGivenUp && silent) }, takeover);
     if (matchedCount === 1) return true;
     const entry = await journal.findOne({ _id: root }, { projection: { beat_at: 1, done: 1 } });
     // the first entry is deleted before the others

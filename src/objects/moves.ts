@@ -132,7 +132,7 @@ async function writeAncestors(db: Database, plural: string, node: StoredNode): P
   const update = [{ $set: { ancestors: { $concatArrays: [[...ancestors], below] } } }];
   for (const type of typesBelow(plural)) {
     const collection = db.collection(type.plural);
-    // internal ids are of one level each: who has all of them has them in order
+    // an internal id belongs to one level, so an object that has all of them has them in order
     const isOutdated = { account, $and: [{ ancestors: _id }, { ancestors: { $not: { $all: [...ancestors] } } }] };
     for (;;) {
       const options = { projection: { _id: 1 }, limit: max_aligned, hint: ancestorIndexOf(type) };

@@ -48,7 +48,7 @@ async function withSavedPaths<T>(ctx: OperationContext, { query }: Values, write
 }
 
 /** Runs a write with the hook of its type. @param written matches the objects of an update */
-export function withClaims<T>(
+export function withWriteHook<T>(
   ctx: OperationContext,
   resource: Pick<ListedType, 'plural'>,
   values: Values,

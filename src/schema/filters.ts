@@ -118,7 +118,7 @@ export function defineAncestorFilter(
 export function isEquality(condition: unknown): boolean {
   if (typeof condition !== 'object' || condition === null) return true;
   const [operator, ...more] = Object.keys(condition);
-  // of all that are to be above, the index is read below one
+  // of several objects above, one has the range of the index that is read
   return (operator === '$eq' || operator === '$all') && more.length === 0;
 }
 

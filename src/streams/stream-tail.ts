@@ -1,6 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ChangeHistoryLost, type ChangeStream, long_scan_ms, openChangeStream } from '../db/change-stream.js';
-import { formatClusterTime, parseClusterTime, readClusterTime } from '../db/cluster-time.js';
+import {
+  ChangeHistoryLost,
+  type ChangeStream,
+  formatClusterTime,
+  long_scan_ms,
+  openChangeStream,
+  parseClusterTime,
+  readClusterTime,
+} from '../db/change-stream.js';
 import type { Database, Log } from '../db/database.js';
 import type { KeyLimit } from '../db/reach.js';
 import { AppError } from '../errors.js';

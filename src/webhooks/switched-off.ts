@@ -1,4 +1,4 @@
-import { readClusterTime } from '../db/cluster-time.js';
+import { readClusterTime } from '../db/change-stream.js';
 import type { Collection, Database } from '../db/database.js';
 import { writeEventId } from '../events/store.js';
 import { webhook, webhookretry, webhookstate } from '../resources/index.js';

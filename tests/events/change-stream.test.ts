@@ -5,11 +5,13 @@ import {
   ChangeHistoryLost,
   type ChangeStream,
   type ChangeStreamOptions,
+  formatClusterTime,
   openChangeStream,
   parseChange,
+  parseClusterTime,
   type ResumeToken,
+  readClusterTime,
 } from '../../src/db/change-stream.js';
-import { formatClusterTime, parseClusterTime, readClusterTime } from '../../src/db/cluster-time.js';
 import type { Id } from '../../src/db/ids.js';
 import { createSubjects } from '../../src/events/subjects.js';
 import { getDocument, getNumber, getTimestamp } from '../../src/serialize/bson.js';

@@ -1,4 +1,4 @@
-import { formatClusterTime, readClusterTime } from '../../src/db/cluster-time.js';
+import { formatClusterTime, readClusterTime } from '../../src/db/change-stream.js';
 import { appendEvents } from '../../src/events/store.js';
 import type { StoredEvent } from '../../src/resources/event.js';
 import { waitFor } from './process.js';

@@ -1,5 +1,11 @@
-import { type Change, openChangeStream, parseChange } from '../../db/change-stream.js';
-import { formatClusterTime, parseClusterTime, readClusterTime } from '../../db/cluster-time.js';
+import {
+  type Change,
+  formatClusterTime,
+  openChangeStream,
+  parseChange,
+  parseClusterTime,
+  readClusterTime,
+} from '../../db/change-stream.js';
 import type { Database, Log } from '../../db/database.js';
 import { createTail, type FeedEntry, type FeedPosition, type Tail, type TailReader } from './tail.js';
 

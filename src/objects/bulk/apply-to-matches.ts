@@ -13,7 +13,7 @@ import { assertChangeable, keepPlace, showResource } from '../resources.js';
 import { compile } from '../select/compile.js';
 import { count, readBatches } from '../select/read.js';
 import type { ObjectSelection } from '../select/selection.js';
-import { withClaims } from '../type-hooks.js';
+import { withWriteHook } from '../type-hooks.js';
 import type { BulkAction } from './action.js';
 import {
   applyChange,
@@ -25,7 +25,7 @@ import {
   finishChange,
   hasStoredDependency,
   max_atomic,
-  settleReferences,
+  verifyReferences,
 } from './change.js';
 import { applyInPieces } from './journaled-change.js';
 
@@ -64,7 +64,7 @@ export async function applyToMatches(
     return applyInPieces(ctx, change, selection, confirm);
   };
   try {
-    const changed = await withClaims(ctx, resource, values ?? {}, run, selection.filter);
+    const changed = await withWriteHook(ctx, resource, values ?? {}, run, selection.filter);
     if (changed !== undefined) return { matched: Number(confirm), changed };
     const matched = await count(ctx, selection);
     assertWritable(change, matched);
@@ -135,6 +135,6 @@ async function applyAtOnce(
     });
   });
   await finishChange(ctx, change, applied, onGone);
-  await settleReferences(ctx, change);
+  await verifyReferences(ctx, change);
   return applied.changed;
 }

@@ -142,7 +142,7 @@ export async function finishChange(
  * Objects that were moved below a parent which is being removed are removed with it; a model that is being removed is
  * detached again; a parent that is being moved takes them along.
  */
-export async function settleReferences(ctx: OperationContext, { resource, references }: BulkChange): Promise<void> {
+export async function verifyReferences(ctx: OperationContext, { resource, references }: BulkChange): Promise<void> {
   await followReferences(ctx, references, await findChangedReferences(ctx, resource, references));
 }
 

@@ -28,7 +28,7 @@ import {
   type BulkChange,
   finishChange,
   hasStoredDependency,
-  settleReferences,
+  verifyReferences,
 } from './change.js';
 
 /** Objects of one piece: a short transaction, which streams of its devices seldom conflict with. */
@@ -105,7 +105,7 @@ async function runPieces(run: ChangeRun, root: Id): Promise<number> {
     if (piece === null) break;
     changed += await runPiece(run, piece);
   }
-  await settleReferences(ctx, change);
+  await verifyReferences(ctx, change);
   await rootsOf(db).deleteOne({ _id: root });
   return changed;
 }

@@ -1,18 +1,29 @@
+import type { mongo } from 'mongoose';
 import type { Database, Log, StoredObject } from '../../db/database.js';
 import { deleteInChunks } from '../../db/delete-in-chunks.js';
+import { hasOnlyDuplicates } from '../../db/driver-errors.js';
 import { createDueRunner } from '../../db/due-work.js';
 import type { Id } from '../../db/ids.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../../db/leased-job.js';
 import { findMany } from '../../db/raw-find.js';
+import { AppError } from '../../errors.js';
 import { readInBatches, splitIntoBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
 import { keyOfId } from '../ancestors.js';
 import { type MeasuredPath, measuredPathsOf, removeUnusedPaths } from '../measured-paths.js';
 import type { StreamingDevice } from '../stream-values.js';
-import { findNextTimes } from './last-values.js';
+import { findLastValues, findNextTimes } from './last-values.js';
 import { reviewsOf, scheduleReview, type ValueReview } from './reviews.js';
-import { settleValues } from './settle.js';
-import { toKeptPaths, valuesOf } from './values.js';
+import {
+  buildValue,
+  type DeviceValue,
+  findStored,
+  type KeptPath,
+  keyOfValue,
+  type SentValue,
+  toKeptPaths,
+  valuesOf,
+} from './values.js';
 
 interface Deps {
   db: Database;
@@ -48,7 +59,7 @@ export function startValueReviews(deps: Deps): LeasedJob {
 
 async function runReviews(db: Database, due: readonly ValueReview[], now: number): Promise<void> {
   const ids = new Map(due.flatMap(({ devices }) => devices.map((id) => [keyOfId(id), id] as const)));
-  const next = await settleByIds(db, [...ids.values()], now);
+  const next = await refreshByIds(db, [...ids.values()], now);
   for (const { _id, account, devices, revision } of due) {
     const own = next.get(keyOfId(_id));
     for (const id of devices) {
@@ -62,7 +73,7 @@ async function runReviews(db: Database, due: readonly ValueReview[], now: number
 }
 
 /** Computes the values of devices. @returns when their next streams count (epoch seconds), by `keyOfId` */
-async function settleByIds(
+async function refreshByIds(
   db: Database,
   ids: readonly Id[],
   now: number,
@@ -75,20 +86,20 @@ async function settleByIds(
     for (const account of new Set(devices.map((each) => each.account))) {
       const own = devices.filter((each) => each.account === account);
       const measured = await findMany(measuredPathsOf(db), { account });
-      for (const [key, at] of await settlePiece(db, own, measured, now)) next.set(key, at);
+      for (const [key, at] of await refreshPiece(db, own, measured, now)) next.set(key, at);
     }
   }
   return next;
 }
 
-async function settlePiece(
+async function refreshPiece(
   db: Database,
   devices: readonly StreamingDevice[],
   measured: readonly MeasuredPath[],
   now: number,
 ): Promise<ReadonlyMap<string, number | undefined>> {
   if (measured.length === 0) return new Map();
-  await settleValues(db, devices, toKeptPaths(measured), now);
+  await refreshValues(db, devices, toKeptPaths(measured), now);
   return findNextTimes(db, devices, now);
 }
 
@@ -132,7 +143,7 @@ async function fillAccount(
   for await (const piece of readInBatches(devices, piece_size)) {
     if (!turn.isLeaseHeld()) return;
     const startedAt = performance.now();
-    const next = await settlePiece(db, piece, paths, clock() / 1000);
+    const next = await refreshPiece(db, piece, paths, clock() / 1000);
     for (const { _id } of piece) {
       const at = next.get(keyOfId(_id));
       if (at !== undefined) await scheduleReview(db, { _id, account }, at);
@@ -152,4 +163,67 @@ async function removeAbandoned(db: Database, turn: Turn): Promise<void> {
   const stored = await valuesOf(db).distinct('path');
   const paths = new Set((await measuredPathsOf(db).distinct('_id')).map(keyOfId));
   for (const path of stored) if (!paths.has(keyOfId(path))) await deleteInChunks(valuesOf(db) as never, { path });
+}
+
+const max_attempts = 20;
+
+/**
+ * Makes the stored values of devices those of their streams, also after streams were deleted. A value is written only if it is
+ * as it was before the streams were read; otherwise both are read again. @param now epoch seconds
+ */
+export async function refreshValues(
+  db: Database,
+  devices: readonly StreamingDevice[],
+  paths: readonly KeptPath[],
+  now: number,
+): Promise<void> {
+  if (paths.length === 0) return;
+  let outdated = devices;
+  for (let attempt = 0; outdated.length > 0; attempt++) {
+    if (attempt === max_attempts) throw new AppError('database', {}, { cause: new Error('values do not settle') });
+    const keys = outdated.flatMap(({ _id }) => paths.map((path) => ({ parent: _id, path: path._id })));
+    const stored = await findStored(db, keys);
+    const sent = await findLastValues(db, outdated, paths, now);
+    outdated = await writeRefreshed(db, outdated, paths, { stored, sent });
+  }
+}
+
+/** @returns devices of which a value was written since it was read */
+async function writeRefreshed(
+  db: Database,
+  devices: readonly StreamingDevice[],
+  paths: readonly KeptPath[],
+  { stored, sent }: { stored: ReadonlyMap<string, DeviceValue>; sent: ReadonlyMap<string, SentValue> },
+): Promise<readonly StreamingDevice[]> {
+  const writes: mongo.AnyBulkWriteOperation<DeviceValue>[] = [];
+  const written: StreamingDevice[] = [];
+  for (const device of devices)
+    for (const path of paths) {
+      const key = keyOfValue({ parent: device._id, path: path._id });
+      const [before, last] = [stored.get(key), sent.get(key)];
+      const write = planWrite(before, last && buildValue(db, device, path._id, last));
+      if (write === undefined) continue;
+      writes.push(write);
+      written.push(device);
+    }
+  if (writes.length === 0) return [];
+  const { insertedCount, matchedCount, deletedCount } = await valuesOf(db)
+    .bulkWrite(writes, { ordered: false })
+    .catch((error: unknown) => {
+      if (!hasOnlyDuplicates(error)) throw error;
+      return { insertedCount: 0, matchedCount: 0, deletedCount: 0 };
+    });
+  return insertedCount + matchedCount + deletedCount === writes.length ? [] : [...new Set(written)];
+}
+
+function planWrite(
+  before: DeviceValue | undefined,
+  last: DeviceValue | undefined,
+): mongo.AnyBulkWriteOperation<DeviceValue> | undefined {
+  if (before === undefined) return last && { insertOne: { document: last } };
+  const { _id, revision } = before;
+  if (last === undefined) return { deleteOne: { filter: { _id, revision } } };
+  if (before.at === Number(last.at) && before.n.equals(last.n)) return undefined;
+  const { _id: _, ...members } = last;
+  return { updateOne: { filter: { _id, revision }, update: { $set: members } } };
 }

@@ -6,7 +6,7 @@ import type { OperationContext } from '../context.js';
 import { insertAs, insertWithIdentifier } from '../identifiers.js';
 import { findReferences } from '../references.js';
 import { assertCreatable } from '../resources.js';
-import { withClaims } from '../type-hooks.js';
+import { withWriteHook } from '../type-hooks.js';
 import { placeBelow } from './plan.js';
 import { verifyAfterwards } from './verify.js';
 
@@ -38,7 +38,7 @@ export async function createResource(
     last_request_id: request_id,
     ...placeBelow(resource, references),
   };
-  const id = await withClaims(ctx, resource, values, () =>
+  const id = await withWriteHook(ctx, resource, values, () =>
     identifier === undefined
       ? insertWithIdentifier(ctx, resource, document)
       : insertAs(ctx, resource, document, identifier),

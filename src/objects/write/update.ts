@@ -14,7 +14,7 @@ import { hasDescendants, isBeingMoved, moveSubtree } from '../moves.js';
 import type { Bson } from '../page.js';
 import { findLinked, findNameFault, locateReferences } from '../references.js';
 import { assertChangeable, showResource } from '../resources.js';
-import { withClaims } from '../type-hooks.js';
+import { withWriteHook } from '../type-hooks.js';
 import { type ChangePlan, type ObjectBefore, planChange, type UpdateInput } from './plan.js';
 import { verifyAfterwards } from './verify.js';
 
@@ -35,7 +35,7 @@ export function updateResource(
   input: UpdateInput,
 ): Promise<Bson> {
   const wanted = { resource, id, ...input };
-  return withClaims(ctx, resource, input.values, () => applyUpdate(ctx, wanted), { id_developer: id });
+  return withWriteHook(ctx, resource, input.values, () => applyUpdate(ctx, wanted), { id_developer: id });
 }
 
 const max_attempts = 20;

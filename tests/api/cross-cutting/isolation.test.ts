@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { formatClusterTime, readClusterTime } from '../../../src/db/cluster-time.js';
+import { formatClusterTime, readClusterTime } from '../../../src/db/change-stream.js';
 import { appendEvents } from '../../../src/events/store.js';
 import { sendImport } from '../../support/import.js';
 import { logEvents } from '../../support/logged-events.js';

@@ -1,6 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { createRecordBatches } from '../../../src/alarms/record-batches.js';
-import { type AlarmRecord, recordsOf } from '../../../src/alarms/records.js';
+import { type AlarmRecord, createRecordBatches, recordsOf } from '../../../src/alarms/records.js';
 import { createAlarmTools } from '../../support/alarms.js';
 import { repeat, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';

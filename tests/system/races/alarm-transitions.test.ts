@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { findDevices } from '../../../src/alarms/devices.js';
-import { createEvaluation, settle } from '../../../src/alarms/evaluate.js';
+import { createEvaluation, refreshRecord } from '../../../src/alarms/evaluate.js';
 import { buildWatchKey } from '../../../src/alarms/records.js';
 import { createRuleSets } from '../../../src/alarms/rule-sets.js';
 import type { BatchLoader } from '../../../src/db/batching/loader.js';
@@ -37,7 +37,7 @@ describe('an evaluation beside streams', () => {
     if (sender === undefined || prepared === undefined) throw new Error('the device has no rule');
     const loader = (plural: string) => ({ ...store.loader(plural), insert: insert(store.loader(plural).insert) });
     const deps = createEvaluation({ ...store, loader }, () => now() * 1000);
-    await settle(deps, prepared, sender, { floor: now() }, undefined);
+    await refreshRecord(deps, prepared, sender, { floor: now() }, undefined);
   }
 
   it('raises nothing from values that have come and gone since it read them', async () => {
@@ -96,7 +96,13 @@ it('an evaluation sees what was received while it wrote', async () => {
     },
   };
   const sent = { device: sender, entries: [{ at: at + 1, n: mongoose.mongo.Long.ONE, data: { bar: 1 } }] };
-  await settle({ ...deps, records }, prepared, sender, { step: { ...sent, later: new Set() }, floor: now() }, record);
+  await refreshRecord(
+    { ...deps, records },
+    prepared,
+    sender,
+    { step: { ...sent, later: new Set() }, floor: now() },
+    record,
+  );
   expect(await tools.statesOf(device)).toEqual(['closed', 'active']);
 });
 
