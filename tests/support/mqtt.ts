@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import { type AddressInfo, connect as connectTcp, type Socket } from 'node:net';
 import mqtt, { type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
+import { encodePacket, encodeString } from '../../scripts/support/mqtt-packets.js';
 import type { Database } from '../../src/db/database.js';
 import { type Broker, startBroker } from '../../src/mqtt/broker.js';
 import { createPasswordVerifier } from '../../src/mqtt/login/passwords.js';
@@ -90,23 +91,7 @@ export interface Raw {
   closed: Promise<void>;
 }
 
-/** A length-prefixed string of an MQTT packet. */
-export function encodeString(content: string | Buffer): Buffer {
-  const bytes = Buffer.from(content as string);
-  return Buffer.concat([Buffer.from([bytes.length >> 8, bytes.length & 255]), bytes]);
-}
-
-/** An MQTT packet with its fixed header; `first` holds type and flags. */
-export function encodePacket(first: number, ...parts: Buffer[]): Buffer {
-  const body = Buffer.concat(parts);
-  const header = [first];
-  let length = body.length;
-  do {
-    header.push((length & 127) | (length > 127 ? 128 : 0));
-    length >>= 7;
-  } while (length > 0);
-  return Buffer.concat([Buffer.from(header), body]);
-}
+export { encodePacket, encodeString };
 
 interface ConnectOptions {
   username: string;

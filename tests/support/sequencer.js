@@ -1,6 +1,9 @@
 import Sequencer from '@jest/test-sequencer';
 
-/** Files that take 30 s or more, the slowest first, so that no worker begins one when the others have nothing left to do. */
+/**
+ * Files that take 30 s or more, the slowest first, so that no worker begins one when the others have nothing left to do; and
+ * short ones that take long, which jest would begin last.
+ */
 const slowFiles = [
   'system/tools/clients',
   'system/faults/rolling-restart',
@@ -33,9 +36,15 @@ const slowFiles = [
   'system/tools/drill',
   'system/tools/accounts',
   'system/instances/proxies',
-  'mqtt/delivery',
+  'api/cross-cutting/isolation',
   'api/cross-cutting/security',
+  'api/cross-cutting/access',
+  'console/serving',
   'api/resources/streams',
+  'mqtt/delivery',
+  'mqtt/guard',
+  'unit/promises',
+  'api/resources/hierarchy',
 ].map((name) => `/tests/${name}.test.ts`);
 
 /** Runs the slow files first; jest knows durations only where it has run before. */
