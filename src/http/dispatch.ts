@@ -144,7 +144,7 @@ const noParameters = new Map();
 /** A larger body is parsed in a turn of the event loop of its own. */
 const yield_threshold_bytes = 64 * 1024;
 
-/** @throws AppError badJson or noBody (4001), badParameter (4004) for filters in a body */
+/** @throws AppError badJson or noBody (4001), badParameter (4004) for a body with filters that is no object */
 function readJson(
   sent: Buffer | ParsedJson,
   { shape = 'object', updating }: NonNullable<Endpoint['body']>,

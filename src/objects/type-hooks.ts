@@ -16,7 +16,7 @@ import type { SelectOfType } from './select/selection.js';
 /** Runs a write with what its values need beside the object. @param written matches the objects of an update */
 type WriteHook = <T>(ctx: OperationContext, values: Values, write: () => Promise<T>, written?: object) => Promise<T>;
 
-/** What a type does beyond its declaration. */
+/** Behaviour of a type beyond its declaration. */
 interface TypeHooks {
   write?: WriteHook;
   /** Looks up what the conditions of a list depend on. */
@@ -32,7 +32,7 @@ const hooksByType: ReadonlyMap<string, TypeHooks> = new Map<string, TypeHooks>([
   [savedFilter.plural, { write: withSavedPaths }],
 ]);
 
-/** Returns what a type does beyond its declaration. */
+/** Returns the behaviour of a type beyond its declaration. */
 export function hooksOf({ plural }: Pick<ListedType, 'plural'>): TypeHooks {
   return hooksByType.get(plural) ?? {};
 }
