@@ -49,13 +49,7 @@ const withLength = (properties: readonly Uint8Array[]) => {
 const no_properties = Buffer.from([0]);
 
 /** Encodes properties that are passed on. */
-export function encodeForwarded({
-  response_topic,
-  correlation_data,
-}: {
-  response_topic: string;
-  correlation_data: Buffer;
-}): Buffer {
+export function encodeForwarded(response_topic: string, correlation_data: Buffer): Buffer {
   const correlation = [Buffer.from([0x09, ...uint16(correlation_data.length)]), correlation_data];
   return Buffer.concat([Buffer.from([0x08]), text(response_topic), ...correlation]);
 }

@@ -74,13 +74,8 @@ export function mqttAuthRouter(options: Options): Router {
 
   function reportDenial(question: string, params: URLSearchParams, { refusal, ...found }: Denial): void {
     if (question === 'user' && refusal !== 'not allowed') metrics.refused(refusal);
-    const [username = '', password = '', client_id = '', key = ''] = [
-      'username',
-      'password',
-      'client_id',
-      'routing_key',
-    ].map((name) => params.get(name) ?? '');
-    const topic = redactTopic(key.replaceAll('.', '/'));
+    const { username, password, client_id, routing_key } = readTexts(params);
+    const topic = redactTopic(routing_key.replaceAll('.', '/'));
     const names = describeConnect({ username, password: Buffer.from(password), client_id }, found);
     const fields = { question, reason: refusal, ...(topic && { topic }), ...names };
     warn(`MQTT authorization denied: ${refusal}`, fields, refusal === 'unavailable' ? '' : formatName(names));
@@ -110,6 +105,13 @@ export function mqttAuthRouter(options: Options): Router {
     throw new AppError('notFound');
   });
   return router;
+}
+
+const names = ['username', 'password', 'client_id', 'routing_key'] as const;
+
+function readTexts(params: URLSearchParams): Record<(typeof names)[number], string> {
+  const [username = '', password = '', client_id = '', routing_key = ''] = names.map((name) => params.get(name) ?? '');
+  return { username, password, client_id, routing_key };
 }
 
 /** RabbitMQ appends `?…` to the URL of a GET even if the URL has a query already. */
@@ -173,9 +175,7 @@ function createLoginCheck(
   const loginQueue = createLoginQueue();
 
   return async (params, signal) => {
-    const [username = '', password = '', client_id = ''] = ['username', 'password', 'client_id'].map(
-      (name) => params.get(name) ?? '',
-    );
+    const { username, password, client_id } = readTexts(params);
     const bridgeLogins = bridges.filter((bridge) => bridge.username === username);
     if (bridgeLogins.length > 0)
       return bridgeLogins.some((bridge) => isEqual(password, bridge.password))

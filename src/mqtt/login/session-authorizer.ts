@@ -88,10 +88,10 @@ export function createSessionAuthorizer({ db, sessions, warn, clock }: Options) 
   return {
     isFresh,
     /**
-     * A permission granted a moment ago counts at once: the database is asked before a refusal. With stale permissions
+     * Evaluates `test` on current permissions. One granted a moment ago counts at once: the database is asked before a refusal. With stale permissions
      * (after an outage) all sessions are rechecked, because the receivers of a message need fresh ones too.
+     * @throws what the database throws
      */
-    /** Evaluates `test` on current permissions. @throws what the database throws */
     async allows(session: Session, test: (session: Session) => boolean): Promise<boolean> {
       if (session.revoked) return false;
       if (isFresh(session) && test(session)) return true;

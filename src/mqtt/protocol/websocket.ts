@@ -11,21 +11,11 @@ import { formatProxyHeader } from './proxy-header.js';
 /** Handles the `upgrade` event of an HTTP server. */
 export type Upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
-/** Accepts WebSocket connections. */
-export interface WebSocketEndpoint {
-  upgrade: Upgrade;
-  /** Closes the accepted connections. */
-  close(): void;
-}
-
 /** Subprotocols of MQTT; clients of 3.1 ask for the second one. */
 const subprotocols = ['mqtt', 'mqttv3.1'] as const;
 
 /** MQTT over WebSocket at /mqtt (reference/mqtt.md#broker); each connection goes to `handle`. */
-export function openWebSocketEndpoint(
-  handle: (stream: Duplex, ip: string) => void,
-  findClient: FindClient,
-): WebSocketEndpoint {
+export function openWebSocketEndpoint(handle: (stream: Duplex, ip: string) => void, findClient: FindClient) {
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: packet_limit_bytes,
@@ -45,6 +35,7 @@ export function openWebSocketEndpoint(
       handle(createWebSocketStream(websocket), findClient(request) ?? '');
     });
   };
+  /** Closes the accepted connections. */
   const close = () => {
     for (const websocket of sockets.clients) websocket.terminate();
   };
@@ -64,10 +55,7 @@ interface BrokerAddress {
 }
 
 /** Pipes WebSocket connections of a worker without the broker to the broker's TCP port. */
-export function openTunnel(
-  { host, port, isSecure }: BrokerAddress,
-  trusted_proxies: readonly string[],
-): WebSocketEndpoint {
+export function openTunnel({ host, port, isSecure }: BrokerAddress, trusted_proxies: readonly string[]) {
   const isTrusted = createNetworkFilter(trusted_proxies);
   return openWebSocketEndpoint((stream, ip) => {
     const socket = connect({ host, port, noDelay: true });

@@ -49,7 +49,8 @@ export function createDelivery(
   { rules, messageMemory, clock }: Options,
 ) {
   const { outbox } = session;
-  let room: { promise: Promise<void>; open: () => void } | undefined;
+  /** Wake those that wait until the client has acknowledged a message. */
+  const waiting: (() => void)[] = [];
   const backlog: { message: AcceptedMessage; match: FilterMatch }[] = [];
   let backlog_bytes = 0;
   let isReading = false;
@@ -57,16 +58,7 @@ export function createDelivery(
   /** The last of the messages that wait for fresh permissions. */
   let late: Promise<unknown> | undefined;
 
-  function waitForRoom(): Promise<void> {
-    if (room === undefined) {
-      let open: () => void = () => undefined;
-      const promise = new Promise<void>((resolve) => {
-        open = resolve;
-      });
-      room = { promise, open };
-    }
-    return room.promise;
-  }
+  const waitForRoom = () => new Promise<void>((resolve) => void waiting.push(resolve));
 
   /** Gives a message its packet id. @param former under which it was sent before */
   function begin(message: StoredDelivery, match: FilterMatch, former?: number): OutgoingMessage {
@@ -214,8 +206,7 @@ export function createDelivery(
   }
 
   function openRoom(): void {
-    room?.open();
-    room = undefined;
+    for (const wake of waiting.splice(0)) wake();
   }
 
   return {

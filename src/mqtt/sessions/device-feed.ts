@@ -83,8 +83,7 @@ export function openDeviceFeed(deps: Deps) {
     try {
       const json = await link.openCommands.loadJson({ account, _id: ref._id });
       if (json === undefined) return true;
-      const response_topic = formatDeviceTopic(device, 'commands/result');
-      const properties = encodeForwarded({ response_topic, correlation_data: Buffer.from(ref.id) });
+      const properties = encodeForwarded(formatDeviceTopic(device, 'commands/result'), Buffer.from(ref.id));
       return await publish(formatDeviceTopic(device, 'commands'), json, { retain: false, ref, properties });
     } finally {
       loading--;

@@ -17,15 +17,6 @@ export class TooManyPackets extends Error {
   override message = `more than ${max_received} messages of QoS 2 wait for PUBREL`;
 }
 
-/** A publish of QoS 2 that has arrived. */
-export interface Receipt {
-  message: Id;
-  /** An earlier connection has sent the message, and it may be stored in part. */
-  isRepeated: boolean;
-  /** The message only has to be acknowledged. */
-  isDone: boolean;
-}
-
 /** The packet ids of a persistent session in the database. */
 export interface StoredPackets {
   session: string;
@@ -47,8 +38,11 @@ export function createReceivedPackets(newId: () => Id, stored?: StoredPackets) {
     packets.set(packet_id, { message, isOwn: false, isDone: done });
 
   return {
-    /** Records the packet id durably before its message is stored. @throws TooManyPackets beyond 100 packet ids */
-    async receive(packet_id: number): Promise<Receipt> {
+    /**
+     * Records the packet id durably before its message is stored. @returns whether an earlier connection has sent the message,
+     * which may be stored in part, and whether it only has to be acknowledged. @throws TooManyPackets beyond 100 packet ids
+     */
+    async receive(packet_id: number) {
       const known = packets.get(packet_id);
       if (known !== undefined) {
         const { message, isOwn, isDone } = known;

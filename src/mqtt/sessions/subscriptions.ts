@@ -35,9 +35,6 @@ interface Deps {
 const levelsOf = (filter: string) => (findSharedFilter(filter) ?? filter).split('/');
 const isGranted = (code: number | undefined) => code !== undefined && code < reasons.unspecified;
 
-/** The subscriptions of a connection. */
-export type Subscriptions = ReturnType<typeof createSubscriptions>;
-
 /** Creates the subscriptions of a connection that has none yet. */
 export function createSubscriptions(deps: Deps) {
   const { session, delivery, rules, subscribers, retained, deviceFeeds } = deps;
