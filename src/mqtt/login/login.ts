@@ -101,7 +101,7 @@ export async function findGoneOwners(
   return new Set([...gone].filter((owner) => !present.has(parseDeviceOwner(owner)?.parent ?? '')));
 }
 
-/** What a client may do that has logged in. */
+/** The rights of a client that has logged in. */
 type Grant = Omit<LoggedIn, 'topics_read_at'>;
 
 /**
