@@ -51,7 +51,7 @@ describe('the built console', () => {
   );
 
   it('has files that are cached for a year', async () => {
-    const reply = await ctx.anonymous.get('/console/files/main-1.js');
+    const reply = await ctx.anonymous.get('/console/files/main-1.js', { 'Accept-Encoding': 'gzip' });
     expect([reply.status, reply.text]).toEqual([200, 'void 0;']);
     expect(reply.headers).toMatchObject({
       'content-type': 'text/javascript; charset=utf-8',
