@@ -16,12 +16,11 @@ import { NewObject } from './objects/new.js';
 import { ObjectView } from './objects/object.js';
 import { Overview } from './overview/overview.js';
 import { About } from './shell/about.js';
-import { NotFound } from './shell/not-found.js';
 import { Shell } from './shell/shell.js';
-import { forNew, forOperation, forType } from './shell/wrappers.js';
+import { forNew, forOperation, forType, NotFound } from './shell/wrappers.js';
 import { Storage } from './storage/storage.js';
 import { parseSearch, type Search, stringifySearch } from './ui/address.js';
-import { Failure } from './ui/feedback.js';
+import { Failure } from './ui/page.js';
 import { Webhook, Webhooks } from './webhooks/webhooks.js';
 
 const root = createRootRoute({

@@ -3,8 +3,7 @@ import type { Entry } from '../api/resources.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Page } from '../ui/page.js';
 import { Tabs } from '../ui/tabs.js';
-import { useAnswers } from './answer-dialog.js';
-import { renderAlarm } from './columns.js';
+import { renderAlarm, useAnswers } from './answer-dialog.js';
 import { NoticeChoice } from './notices.js';
 import { OpenAlarms } from './open-alarms.js';
 

@@ -1,19 +1,16 @@
 import { Link } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
-import { pathOf } from '../api/client.js';
+import { type ListAnswer, pathOf } from '../api/client.js';
 import type { Alarm } from '../api/interface.js';
-import type { ListAnswer } from '../api/list-answer.js';
-import { type Counts, type Freshness, useCounts, useList } from '../api/queries.js';
+import { type Counts, type Freshness, useCount, useCounts, useList } from '../api/queries.js';
 import { countOf, severities } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { formatNumber } from '../lib/format.js';
 import { Button } from '../ui/button.js';
-import { Loaded } from '../ui/feedback.js';
-import { Panel } from '../ui/page.js';
+import { Loaded, Loading, Panel } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { columnsOf, ReadAt, SeverityBadge } from '../ui/value.js';
-import { useAnswers } from './answer-dialog.js';
-import { renderAlarm } from './columns.js';
+import { renderAlarm, useAnswers } from './answer-dialog.js';
 
 const template = '/alarms/';
 export const open_states = 'active,acknowledged';
@@ -159,5 +156,38 @@ export function OpenAlarmCounts() {
           </li>
         ))}
     </ul>
+  );
+}
+
+const max_worst = 10;
+const rules_path = '/alarmrules/';
+
+/** Reports whether the account has alarm rules; undefined until that is known. */
+export function useHasRules(fresh: Freshness): boolean | undefined {
+  const isOffered = useSession().can('GET', rules_path);
+  const count = useCount(rules_path, {}, { ...fresh, enabled: isOffered && fresh.enabled !== false });
+  if (!isOffered) return false;
+  return count === undefined ? undefined : count > 0;
+}
+
+/** The worst and oldest open alarms, as part of the overview; only severities that have room are read. */
+export function WorstAlarms({ fresh }: { fresh: Freshness }) {
+  const counts = useOpenCounts();
+  const [critical = 0, warning = 0, info = 0] = severities.map((severity) => counts?.of(severity));
+  const isShown = [critical > 0, warning > 0 && critical < max_worst, info > 0 && critical + warning < max_worst];
+  const optionsOf = (index: number) => ({
+    max: max_worst,
+    fresh: { ...fresh, enabled: isShown[index] === true && fresh.enabled !== false },
+  });
+  const answers = [
+    useOldest('critical', optionsOf(0)),
+    useOldest('warning', optionsOf(1)),
+    useOldest('info', optionsOf(2)),
+  ];
+  const alarms = answers.flatMap(({ data }, index) => (isShown[index] ? (data?.result ?? []) : []));
+  return (
+    <Panel title="Open alarms" actions={<Link to="/alarms">All open alarms</Link>}>
+      {counts === undefined ? <Loading height="20rem" /> : <AlarmTable alarms={alarms.slice(0, max_worst)} isPreview />}
+    </Panel>
   );
 }

@@ -8,7 +8,7 @@ import { thresholdsOf } from '../charts/thresholds.js';
 import type { Condition } from '../lib/conditions.js';
 import { browserZone, formatNumber } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';
-import { Loaded, Loading } from '../ui/feedback.js';
+import { Loaded, Loading } from '../ui/page.js';
 import { countRaises, type Extremes } from './raises.js';
 
 const Plots = lazy(() => import('../charts/plots.js').then(({ Plots: component }) => ({ default: component })));

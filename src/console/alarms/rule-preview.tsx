@@ -1,13 +1,12 @@
 import { useMutation } from '@tanstack/react-query';
-import { type Query, request } from '../api/client.js';
-import type { ListAnswer } from '../api/list-answer.js';
+import { type ListAnswer, type Query, request } from '../api/client.js';
 import { countOf, type Entry } from '../api/resources.js';
 import { queryOfScope } from '../api/rule-scope.js';
 import { type Condition, combine, isComplete, type Judged, judge } from '../lib/conditions.js';
 import { formatNumber } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';
 import { Button } from '../ui/button.js';
-import { Failure } from '../ui/feedback.js';
+import { Failure } from '../ui/page.js';
 import { RuleHistory } from './rule-history.js';
 
 const max_judged = 1000;

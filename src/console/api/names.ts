@@ -1,7 +1,6 @@
 import { useQueries } from '@tanstack/react-query';
 import { useMemo } from 'react';
-import { request } from './client.js';
-import type { ListAnswer } from './list-answer.js';
+import { type ListAnswer, request } from './client.js';
 import type { StoredObject } from './resources.js';
 import { useSession } from './session.js';
 

@@ -10,10 +10,9 @@ import {
 } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { announce } from '../lib/announcements.js';
-import { type Query, request } from './client.js';
+import { type ListAnswer, type Query, request } from './client.js';
 import { describeError, isKeyRejected, isTemporary, RequestError } from './errors.js';
 import { dropRejected } from './key-store.js';
-import type { ListAnswer } from './list-answer.js';
 import { filtersOfStatus } from './resources.js';
 
 /** Path that shows the key itself; the first request after the sign-in. */

@@ -1,6 +1,5 @@
 import type { ReactNode } from 'react';
-import type { Measure } from '../api/measure.js';
-import type { Model } from '../api/models.js';
+import type { Measure, Model } from '../api/models.js';
 import type { Entry } from '../api/resources.js';
 import { normalizePath, valueAt } from '../lib/paths.js';
 import { Time } from '../ui/value.js';

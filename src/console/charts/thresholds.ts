@@ -1,7 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
-import { request } from '../api/client.js';
+import { type ListAnswer, request } from '../api/client.js';
 import type { Alarm, Device } from '../api/interface.js';
-import type { ListAnswer } from '../api/list-answer.js';
 import { type Entry, severities } from '../api/resources.js';
 import { queryOfScope } from '../api/rule-scope.js';
 import { useSession } from '../api/session.js';

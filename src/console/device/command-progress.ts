@@ -1,5 +1,4 @@
-import { request } from '../api/client.js';
-import type { ListAnswer } from '../api/list-answer.js';
+import { type ListAnswer, request } from '../api/client.js';
 
 /** An event of a command, as the log has it. */
 export interface CommandEvent {

@@ -14,10 +14,9 @@ import { ObjectTable } from '../lists/object-table.js';
 import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
 import { startDownload } from '../ui/download.js';
-import { Failure, Loading } from '../ui/feedback.js';
-import { Panel } from '../ui/page.js';
+import { Failure, Loading, Panel } from '../ui/page.js';
 import { config_counts_path } from './config-rows.js';
-import { FileField } from './file-field.js';
+import { FileField } from './give-file.js';
 
 const template = '/devices/{device_id_developer}/deviceconfigs/';
 const binary = 'application/octet-stream';

@@ -1,19 +1,22 @@
 import './device.css';
 import { OpenAlarmsOfDevice } from '../alarms/open-alarms.js';
+import { pathOf } from '../api/client.js';
 import type { Device } from '../api/interface.js';
+import { useGet } from '../api/queries.js';
 import { type Entry, type StoredObject, shownStatusOf } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { DeviceChart } from '../charts/device-chart.js';
+import { isDeepEqual } from '../lib/compare.js';
 import { formatDistance, formatDuration } from '../lib/format.js';
 import { PlacedDevices } from '../map/placed-devices.js';
-import { Panel } from '../ui/page.js';
+import { ObjectLink } from '../ui/address.js';
+import { Facts, Panel } from '../ui/page.js';
 import type { Tab } from '../ui/tabs.js';
 import { FieldList, StatusBadge, Time } from '../ui/value.js';
 import { DeviceCommands } from './commands.js';
 import { Connect } from './connect.js';
 import { DeviceConfigs } from './device-configs.js';
 import { DeviceMqtt } from './device-mqtt.js';
-import { DeviceProperties } from './device-properties.js';
 import { DeviceStateView, state_template } from './device-state.js';
 import { DeviceStreams } from './streams.js';
 
@@ -33,7 +36,7 @@ export function deviceTabs(object: StoredObject): Tab[] {
       id: 'streams',
       label: 'Streams',
       needs: ['GET', '/devices/{device_id_developer}/streams/'],
-      render: () => <DeviceStreams id={id} />,
+      render: () => <DeviceStreams device={object as StoredObject & Device} />,
     },
     {
       id: 'state',
@@ -154,5 +157,35 @@ function Deadline({ label, device, last_at, due_at }: DeadlineProps) {
         <div className="due" style={{ left: percent(due_at) }} />
       </div>
     </div>
+  );
+}
+
+/** The properties of a device; those that its model gives are marked. */
+export function DeviceProperties({ device: { id_model, properties = {} } }: { device: Device }) {
+  const model = useGet<Pick<Device, 'properties'>>(
+    pathOf('models', id_model ?? ''),
+    {},
+    { enabled: id_model !== undefined },
+  );
+  const inherited = model.data?.properties ?? {};
+  const isInherited = (name: string) =>
+    Object.hasOwn(inherited, name) && isDeepEqual(inherited[name], properties[name]);
+  return (
+    <Panel title="Properties">
+      {Object.keys(properties).length === 0 && <p className="muted">None.</p>}
+      <Facts
+        entries={Object.entries(properties).map(([name, value]) => [
+          name,
+          <div key={name}>
+            <code className="json">{JSON.stringify(value)}</code>{' '}
+            {id_model !== undefined && isInherited(name) && (
+              <span className="muted">
+                from <ObjectLink plural="models" id={id_model} />
+              </span>
+            )}
+          </div>,
+        ])}
+      />
+    </Panel>
   );
 }

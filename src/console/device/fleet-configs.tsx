@@ -8,8 +8,7 @@ import { Filters } from '../lists/filters.js';
 import { readFilters } from '../lists/list-query.js';
 import { type Search, useAddress } from '../ui/address.js';
 import { Button } from '../ui/button.js';
-import { Loaded } from '../ui/feedback.js';
-import { Page } from '../ui/page.js';
+import { Loaded, Page } from '../ui/page.js';
 import { type Column, Table } from '../ui/table.js';
 import { ReadAt } from '../ui/value.js';
 import {

@@ -12,9 +12,8 @@ import { ConfirmForm } from '../edit/confirm.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { toBase64 } from '../lib/encode.js';
 import { Dialog } from '../ui/dialog.js';
-import { Failure } from '../ui/feedback.js';
+import { Failure } from '../ui/page.js';
 import { type ConfigCount, config_counts_path, joinCounts, many_configs_path, max_counts } from './config-rows.js';
-import { FileField } from './file-field.js';
 
 const retry_ms = 1000;
 const max_tries = 60;
@@ -165,6 +164,23 @@ function Choice({ filters, chosen, mutation, onCancel }: ChoiceProps) {
       >
         {() => version === undefined && <FileField id="file-for-many" onChoose={setFile} />}
       </SchemaForm>
+    </div>
+  );
+}
+
+interface FileFieldProps {
+  id: string;
+  onChoose(file: File | undefined): void;
+}
+
+/** The field of a configuration file to upload. */
+export function FileField({ id, onChoose }: FileFieldProps) {
+  return (
+    <div className="field">
+      <label htmlFor={id}>
+        File<span className="required"> (required)</span>
+      </label>
+      <input id={id} type="file" onChange={({ target }) => onChoose(target.files?.[0])} />
     </div>
   );
 }

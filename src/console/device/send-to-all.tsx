@@ -12,8 +12,7 @@ import { formatNumber, labelOf } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';
 import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
-import { Failure } from '../ui/feedback.js';
-import { Facts } from '../ui/page.js';
+import { Facts, Failure } from '../ui/page.js';
 import { Progress, useCancellation } from '../ui/progress.js';
 import {
   commandStatuses,

@@ -1,8 +1,15 @@
+import { useMemo } from 'react';
 import { pathOf } from '../api/client.js';
-import { ObjectTable } from '../lists/object-table.js';
-import { Page } from '../ui/page.js';
+import type { Device, Stream } from '../api/interface.js';
+import { type Measure, useModels } from '../api/models.js';
+import { useList } from '../api/queries.js';
+import { formatMeasured } from '../charts/measures.js';
+import { findScalars, joinPath, keysOf, valueAt } from '../lib/paths.js';
+import { ObjectTable, type RequestedColumn } from '../lists/object-table.js';
+import { Loading, Page } from '../ui/page.js';
 
 const refresh_ms = 3000;
+const max_shown = 6;
 
 /** The streams of all devices. */
 export function Streams() {
@@ -21,18 +28,44 @@ export function Streams() {
   );
 }
 
-/** The streams of one device. */
-export function DeviceStreams({ id }: { id: string }) {
+/** The streams of one device, with a column for each measure of its model, else for each value of the last stream. */
+export function DeviceStreams({ device: { id_developer: id, id_model } }: { device: Device }) {
+  const path = pathOf('devices', id, 'streams');
+  const models = useModels({ enabled: id_model !== undefined });
+  const measures = models.data?.result.find((model) => model.id_developer === id_model)?.measures;
+  const last = useList<Stream>(path, { _t: 'str', sort: 'at', order: -1, max: 1 }, { enabled: measures === undefined });
+  const data = last.data?.result[0]?.data;
+  // the same array until something changes, so that rows need not be rendered again
+  const described = JSON.stringify(measures ?? findScalars(data).map(({ path: found }) => ({ path: found })));
+  const requested = useMemo(() => columnsOf(JSON.parse(described)), [described]);
+  if (models.isLoading || last.isLoading) return <Loading height="24rem" />;
+  const values = requested.length === 0 ? ['data'] : requested.slice(0, max_shown).map(({ field }) => field);
   return (
     <ObjectTable
       caption="Streams"
       template="/devices/{device_id_developer}/streams/"
-      path={pathOf('devices', id, 'streams')}
-      columns={['at', '_t', 'data', 'protocol', 'created_at']}
+      path={path}
+      columns={['at', '_t', ...values, 'created_at']}
+      requested={requested}
       sorting={{ sort: 'at', order: '-1' }}
       keyOf={({ id_developer }) => String(id_developer)}
       refetch_ms={refresh_ms}
       empty="This device has not sent anything yet."
     />
   );
+}
+
+function columnsOf(measures: readonly Measure[]): RequestedColumn[] {
+  // a list of fields cannot hold a path with a comma
+  const listed = measures.filter(({ path }) => !path.includes(','));
+  return listed.map((measure) => ({
+    // a list of fields takes dots, no JSON Pointer
+    field: `data.${joinPath(keysOf(measure.path))}`,
+    label: measure.name ?? measure.path,
+    fields: ['data'],
+    render({ data }) {
+      const value = valueAt(data, measure.path);
+      return value === undefined ? <span className="muted">–</span> : formatMeasured(value, measure);
+    },
+  }));
 }

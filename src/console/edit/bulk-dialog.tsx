@@ -1,8 +1,7 @@
 import { useState } from 'react';
-import { type Query, request, send } from '../api/client.js';
+import { type ListAnswer, type Query, request, send } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
 import type { StatusAnswer } from '../api/interface.js';
-import type { ListAnswer } from '../api/list-answer.js';
 import { useModels } from '../api/models.js';
 import { useApiMutation, useList } from '../api/queries.js';
 import { countOf, type ResourceType, type StoredObject } from '../api/resources.js';
@@ -11,7 +10,7 @@ import type { Values } from '../forms/form.js';
 import { formatNumber } from '../lib/format.js';
 import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
-import { Failure } from '../ui/feedback.js';
+import { Failure } from '../ui/page.js';
 import { Progress, useCancellation } from '../ui/progress.js';
 import { Table } from '../ui/table.js';
 import { Value } from '../ui/value.js';

@@ -4,7 +4,7 @@ import { isDeepEqual } from '../lib/compare.js';
 import { labelOf } from '../lib/format.js';
 import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
-import { Failure } from '../ui/feedback.js';
+import { Failure } from '../ui/page.js';
 import { type FieldConflict, findConflicts } from './changes.js';
 
 interface ConflictProps {

@@ -5,7 +5,7 @@ import type { StatusAnswer } from '../api/interface.js';
 import { useApiMutation } from '../api/queries.js';
 import type { ResourceType, StoredObject } from '../api/resources.js';
 import { Dialog } from '../ui/dialog.js';
-import { Failure, Loaded } from '../ui/feedback.js';
+import { Failure, Loaded } from '../ui/page.js';
 import { Progress } from '../ui/progress.js';
 import { ConfirmForm, DeletedCounts } from './confirm.js';
 

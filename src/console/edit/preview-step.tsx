@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 import type { Schema } from '../api/document.js';
 import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
 import { Button } from '../ui/button.js';
-import { Failure } from '../ui/feedback.js';
+import { Failure } from '../ui/page.js';
 
 export type BulkKind = 'change' | 'delete';
 

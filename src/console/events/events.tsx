@@ -10,8 +10,7 @@ import { readFilters } from '../lists/list-query.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { ObjectLink, useAddress } from '../ui/address.js';
 import { Toggle } from '../ui/button.js';
-import { Loaded } from '../ui/feedback.js';
-import { Page, Panel } from '../ui/page.js';
+import { Loaded, Page, Panel } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { columnsOf, StatusBadge, Value } from '../ui/value.js';
 

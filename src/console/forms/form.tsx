@@ -5,7 +5,7 @@ import { RequestError } from '../api/errors.js';
 import { useSession } from '../api/session.js';
 import { FormActions } from '../ui/button.js';
 import { CurlButton, type ShownCall } from '../ui/curl.js';
-import { Failure } from '../ui/feedback.js';
+import { Failure } from '../ui/page.js';
 import { SchemaField } from './fields.js';
 import { toNumbers } from './numbers.js';
 

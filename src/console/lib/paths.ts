@@ -3,17 +3,19 @@ export function normalizePath(path: string): string {
   return path.startsWith('/') ? path : `/${path.replaceAll('~', '~0').replaceAll('/', '~1').replaceAll('.', '/')}`;
 }
 
+/** The keys that a path joins. */
+export function keysOf(path: string): string[] {
+  const keys = normalizePath(path).slice(1).split('/');
+  return keys.map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
 /** Returns the value at a path, as a series names it. */
 export function valueAt(data: unknown, path: string): unknown {
-  return normalizePath(path)
-    .slice(1)
-    .split('/')
-    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
-    .reduce<unknown>(
-      (value, key) =>
-        typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined,
-      data,
-    );
+  return keysOf(path).reduce<unknown>(
+    (value, key) =>
+      typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined,
+    data,
+  );
 }
 
 /** Finds the scalars in an object with their paths, at most as deep as people would choose from. */

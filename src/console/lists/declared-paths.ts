@@ -1,6 +1,5 @@
 import { useMemo } from 'react';
-import type { Measure } from '../api/measure.js';
-import { type Model, useModels } from '../api/models.js';
+import { type Measure, type Model, useModels } from '../api/models.js';
 import { useList } from '../api/queries.js';
 import type { Entry } from '../api/resources.js';
 import { findScalars, normalizePath } from '../lib/paths.js';

@@ -1,10 +1,8 @@
 import { isParameter, isTime, type Parameter, type Schema } from '../api/document.js';
 import { circleFilters } from '../map/circle.js';
-import { FilterField } from './filter-field.js';
-import { type FilterValues, toFilters } from './filter-values.js';
+import { FilterField, type FilterValues, TimeRange, toFilters } from './filter-field.js';
 import { PathRows } from './path-rows.js';
 import { PlaceField } from './place-field.js';
-import { TimeRange } from './time-range.js';
 
 interface FilterFieldsProps {
   parameters: readonly Parameter[];

@@ -2,8 +2,8 @@ import { type SubmitEvent, useEffect, useReducer, useRef, useState } from 'react
 import { isParameter, type Parameter } from '../api/document.js';
 import { FormActions } from '../ui/button.js';
 import { describeFilters } from './chips.js';
+import { type FilterValues, toFilters, toValues } from './filter-field.js';
 import { FilterFields, FilterSections } from './filter-fields.js';
-import { type FilterValues, toFilters, toValues } from './filter-values.js';
 
 interface FiltersProps {
   parameters: readonly Parameter[];

@@ -7,13 +7,11 @@ import type { Entry } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { labelOf } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
-import { Button } from '../ui/button.js';
+import { Button, Menu } from '../ui/button.js';
 import { CurlButton } from '../ui/curl.js';
-import { DensityChoice } from '../ui/density.js';
 import { startDownload } from '../ui/download.js';
-import { Loaded } from '../ui/feedback.js';
-import { Menu } from '../ui/menu.js';
-import { Pager, Table } from '../ui/table.js';
+import { Loaded } from '../ui/page.js';
+import { DensityChoice, Pager, Table } from '../ui/table.js';
 import { columnsOf, ReadAt } from '../ui/value.js';
 import { Filters } from './filters.js';
 import { page_sizes, readListState, toQuery } from './list-query.js';
@@ -78,7 +76,7 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
   ]);
   const shown = search.columns?.split(',').filter((name) => all.has(name)) ?? columns;
   const names = shown.join(',');
-  const query = { ...toQuery(state), ...fixed, ...fieldsFor(shown, requested) };
+  const query = { ...toQuery(state), ...fixed, ...fieldsFor(shown, requested, schema.properties) };
   const exported = [...(schema.properties?.id_developer ? ['id_developer'] : []), ...shown];
   const exportedFields = parameterOf(template, 'fields') && { fields: [...new Set(exported)].join(',') };
   const answer = useList<Entry>(path, query, { refetch_ms: props.refetch_ms ?? present_ms });
@@ -176,11 +174,12 @@ const noColumns: readonly RequestedColumn[] = [];
 const rowFields = ['id_developer', 'name', 'version'];
 
 /** Names the fields to answer; none if all that are shown come without. */
-function fieldsFor(shown: readonly string[], requested: readonly RequestedColumn[]): Query {
+function fieldsFor(shown: readonly string[], requested: readonly RequestedColumn[], known: object = {}): Query {
   const chosen = requested.filter(({ field }) => shown.includes(field));
   if (chosen.length === 0) return {};
   const plain = shown.filter((name) => chosen.every(({ field }) => field !== name));
-  return { fields: [...new Set([...rowFields, ...plain, ...chosen.flatMap(({ fields }) => fields)])].join(',') };
+  const always = rowFields.filter((name) => Object.hasOwn(known, name));
+  return { fields: [...new Set([...always, ...plain, ...chosen.flatMap(({ fields }) => fields)])].join(',') };
 }
 
 interface ColumnChoiceProps {

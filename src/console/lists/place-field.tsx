@@ -3,8 +3,7 @@ import type { Parameter } from '../api/document.js';
 import { type Circle, circleFilters, readCircle, writeCircle } from '../map/circle.js';
 import { PlacedDevices } from '../map/placed-devices.js';
 import { Button, Toggle } from '../ui/button.js';
-import { FilterField } from './filter-field.js';
-import type { FilterValues } from './filter-values.js';
+import { FilterField, type FilterValues } from './filter-field.js';
 
 const max_devices = 5000;
 

@@ -1,5 +1,6 @@
 import 'leaflet/dist/leaflet.css';
 import './map.css';
+
 import * as leaflet from 'leaflet';
 import { useEffect, useRef, useState } from 'react';
 import Supercluster from 'supercluster';

@@ -1,6 +1,5 @@
-import { type Query, request } from '../api/client.js';
+import { type ListAnswer, type Query, request } from '../api/client.js';
 import type { Device } from '../api/interface.js';
-import type { ListAnswer } from '../api/list-answer.js';
 import { type OpenAlarms, type ShownStatus, shownStatusOf } from '../api/resources.js';
 
 export interface Place extends Pick<Device, 'id_developer' | 'name' | 'lon' | 'lat'> {

@@ -1,14 +1,16 @@
 import './placed-devices.css';
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { lazy, Suspense, useCallback, useState } from 'react';
-import type { Query } from '../api/client.js';
-import { formatNumber } from '../lib/format.js';
-import { Failure, Loading } from '../ui/feedback.js';
+import { pathOf, type Query, request } from '../api/client.js';
+import type { Model } from '../api/models.js';
+import { findMeasure, findPaths, formatMeasured } from '../charts/measures.js';
+import { formatDistance, formatNumber } from '../lib/format.js';
+import { valueAt } from '../lib/paths.js';
+import { Failure, Loading } from '../ui/page.js';
 import { ReadAt } from '../ui/value.js';
 import type { Circle } from './circle.js';
 import { loadPlaces, type Places } from './device-places.js';
-import { readLastValues } from './last-values.js';
 
 const DeviceMap = lazy(() => import('./device-map.js').then(({ DeviceMap: component }) => ({ default: component })));
 
@@ -81,4 +83,36 @@ export function PlacedDevices({
       </div>
     </>
   );
+}
+
+const max_values = 6;
+const model_age_ms = 60_000;
+
+interface MeasuredDevice {
+  id_model?: string;
+  latest?: { at: number; data: Record<string, unknown> };
+}
+
+/** Reads what a device has sent last. @returns lines such as `Battery: 11.9 V`, and the age; none if it has sent nothing */
+export async function readLastValues(queryClient: QueryClient, id: string): Promise<string[]> {
+  const query = { fields: 'id_model,latest' };
+  const { id_model, latest } = await request<MeasuredDevice>('GET', pathOf('devices', id), { query });
+  if (latest === undefined) return [];
+  const model_path = pathOf('models', id_model ?? '');
+  const { measures = [] } =
+    id_model === undefined
+      ? {}
+      : await queryClient.fetchQuery({
+          queryKey: [model_path, {}],
+          queryFn: () => request<Model>('GET', model_path),
+          staleTime: model_age_ms,
+        });
+  const { at, data } = latest;
+  const declared = measures.map(({ path }) => path).filter((path) => valueAt(data, path) !== undefined);
+  const paths = [...new Set([...declared, ...findPaths([{ data }], measures)])].slice(0, max_values);
+  const lines = paths.map((path) => {
+    const measure = findMeasure(measures, path);
+    return `${measure.name}: ${formatMeasured(valueAt(data, path), measure)}`;
+  });
+  return [...lines, formatDistance(at)];
 }

@@ -5,8 +5,7 @@ import { useList } from '../api/queries.js';
 import { findType, parentFields, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { config_counts_path } from '../device/config-rows.js';
-import { Loaded } from '../ui/feedback.js';
-import { Panel } from '../ui/page.js';
+import { Loaded, Panel } from '../ui/page.js';
 import { PagedTable } from '../ui/table.js';
 import { columnsOf } from '../ui/value.js';
 

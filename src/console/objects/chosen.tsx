@@ -17,11 +17,9 @@ import { fieldsOf } from '../forms/form.js';
 import { formatNumber } from '../lib/format.js';
 import { PlacedDevices } from '../map/placed-devices.js';
 import { useAddress } from '../ui/address.js';
-import { Button } from '../ui/button.js';
+import { Button, Menu } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
-import { Loaded } from '../ui/feedback.js';
-import { Menu } from '../ui/menu.js';
-import { Panel } from '../ui/page.js';
+import { Loaded, Panel } from '../ui/page.js';
 import { FieldList, StatusBadge } from '../ui/value.js';
 import { AllChildren } from './children.js';
 

@@ -13,10 +13,8 @@ import { SelectionDialog } from '../edit/selection-dialog.js';
 import { readFilters } from '../lists/list-query.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { useAddress } from '../ui/address.js';
-import { Button } from '../ui/button.js';
-import { Loading } from '../ui/feedback.js';
-import { Menu } from '../ui/menu.js';
-import { Page } from '../ui/page.js';
+import { Button, Menu } from '../ui/button.js';
+import { Loading, Page } from '../ui/page.js';
 
 const methods = { change: 'PATCH', delete: 'DELETE' } as const;
 const kinds = ['change', 'delete'] as const satisfies BulkKind[];

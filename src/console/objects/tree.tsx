@@ -14,7 +14,7 @@ import {
 import { formatNumber } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
 import { Button } from '../ui/button.js';
-import { Loaded } from '../ui/feedback.js';
+import { Loaded } from '../ui/page.js';
 import { AlarmBadges, StatusBadge } from '../ui/value.js';
 
 const page_size = 50;

@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import { pageSettings } from '../api/page-settings.js';
 import { useSession } from '../api/session.js';
-import { Command } from '../ui/command.js';
+import { Command } from '../ui/button.js';
 import { Panel } from '../ui/page.js';
 
 export function FirstRun() {

@@ -5,8 +5,7 @@ import type { Entry, StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { fieldOf, findMeasuredPaths, lastValueOf } from '../charts/measured-paths.js';
 import { ObjectLink } from '../ui/address.js';
-import { Loaded } from '../ui/feedback.js';
-import { Panel } from '../ui/page.js';
+import { Loaded, Panel } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { columnsOf, Time } from '../ui/value.js';
 

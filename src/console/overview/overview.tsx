@@ -1,15 +1,13 @@
 import './overview.css';
 import { Link } from '@tanstack/react-router';
-import { OpenAlarmCounts } from '../alarms/open-alarms.js';
-import { useHasRules, WorstAlarms } from '../alarms/worst-alarms.js';
+import { OpenAlarmCounts, useHasRules, WorstAlarms } from '../alarms/open-alarms.js';
 import { type Counts, type Freshness, useCount, useGet, useStatusCounts } from '../api/queries.js';
 import { type Entry, filtersOfStatus, type ShownStatus, shownStatuses } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { LatestEvents, useLatestEvents } from '../events/events.js';
 import { formatNumber } from '../lib/format.js';
 import { PlacedDevices } from '../map/placed-devices.js';
-import { Loading } from '../ui/feedback.js';
-import { Page, Panel } from '../ui/page.js';
+import { Loading, Page, Panel } from '../ui/page.js';
 import { ReadAt, StatusBadge } from '../ui/value.js';
 import { FirstRun } from './first-run.js';
 import { LateDevices } from './late-devices.js';

@@ -2,15 +2,13 @@ import './search.css';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { type KeyboardEvent, useEffect, useId, useState } from 'react';
-import { request } from '../api/client.js';
-import type { ListAnswer } from '../api/list-answer.js';
+import { type ListAnswer, request } from '../api/client.js';
 import { findType, pageTypes, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useReadable } from '../api/session.js';
 import { type Place, visitedStore } from '../api/visited.js';
-import { useDebounced } from '../lib/debounce.js';
 import { useStore } from '../lib/store.js';
 import { Dialog } from '../ui/dialog.js';
-import { Failure } from '../ui/feedback.js';
+import { Failure } from '../ui/page.js';
 
 const pause_ms = 150;
 const max_text = 100;
@@ -148,4 +146,14 @@ function SearchDialog({ onClose }: { onClose(): void }) {
       </div>
     </Dialog>
   );
+}
+
+/** Returns a value once it has stayed the same for some time. */
+export function useDebounced<T>(value: T, delay_ms: number): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), delay_ms);
+    return () => clearTimeout(timer);
+  }, [value, delay_ms]);
+  return settled;
 }

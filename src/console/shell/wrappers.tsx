@@ -1,8 +1,8 @@
-import { useParams } from '@tanstack/react-router';
+import { Link, useParams } from '@tanstack/react-router';
 import type { ComponentType, ReactNode } from 'react';
 import { findType, type ResourceType } from '../api/resources.js';
 import { useSession } from '../api/session.js';
-import { NotFound } from './not-found.js';
+import { Page } from '../ui/page.js';
 
 /** Wraps a view of one type that the key may list: the first segment of the address names the type. */
 export function forType(View: ComponentType<{ type: ResourceType; id: string }>): () => ReactNode {
@@ -31,4 +31,14 @@ export function forOperation(method: string, path: string, View: ComponentType<{
     const { id = '' } = useParams({ strict: false });
     return useSession().can(method, path) ? <View id={id} /> : <NotFound />;
   };
+}
+
+export function NotFound() {
+  return (
+    <Page title="There is no such page">
+      <p>
+        <Link to="/">Overview</Link>
+      </p>
+    </Page>
+  );
 }

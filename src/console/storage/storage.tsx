@@ -7,8 +7,7 @@ import { useSession } from '../api/session.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { useAddress } from '../ui/address.js';
 import { ConfirmButton } from '../ui/dialog.js';
-import { Loaded } from '../ui/feedback.js';
-import { Page, Panel } from '../ui/page.js';
+import { Loaded, Page, Panel } from '../ui/page.js';
 import { PagedTable } from '../ui/table.js';
 import { columnsOf } from '../ui/value.js';
 

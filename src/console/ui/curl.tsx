@@ -2,7 +2,7 @@ import { addressOf, type Query } from '../api/client.js';
 import { keyStore } from '../api/key-store.js';
 import { quoteForShell } from '../lib/encode.js';
 import { useStore } from '../lib/store.js';
-import { Command } from './command.js';
+import { Command } from './button.js';
 import { DialogButton } from './dialog.js';
 
 /** A request as a line for the shell shows it. */

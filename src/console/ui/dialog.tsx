@@ -1,7 +1,6 @@
 import './dialog.css';
 import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
-import { Button, type ButtonProps } from './button.js';
-import { Command } from './command.js';
+import { Button, type ButtonProps, Command } from './button.js';
 
 interface DialogProps {
   title: string;

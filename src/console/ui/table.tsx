@@ -1,9 +1,8 @@
 import './table.css';
 import { memo, type ReactNode, useCallback, useEffect, useRef } from 'react';
 import { formatNumber, labelOf } from '../lib/format.js';
-import { useStore } from '../lib/store.js';
-import { Button } from './button.js';
-import { compactStore } from './density.js';
+import { createStore, useStore } from '../lib/store.js';
+import { Button, Toggle } from './button.js';
 
 export interface Column<T> {
   field: string;
@@ -217,5 +216,24 @@ export function PagedTable<T>({ offset, max, total, onMove, ...table }: PagedTab
         <Pager of={table.caption} offset={offset} max={max} total={total} onMove={onMove} />
       </div>
     </>
+  );
+}
+
+const item = 'device-platform.density';
+
+/** Narrow table rows; the choice is kept in this browser. */
+export const compactStore = createStore(localStorage.getItem(item) === 'compact');
+
+export function DensityChoice() {
+  return (
+    <Toggle
+      isOn={useStore(compactStore)}
+      onChange={(isCompact) => {
+        localStorage.setItem(item, isCompact ? 'compact' : 'comfortable');
+        compactStore.write(isCompact);
+      }}
+    >
+      Compact
+    </Toggle>
   );
 }

@@ -11,10 +11,8 @@ import { fieldsOf, type Values } from '../forms/form.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Button } from '../ui/button.js';
 import { ConfirmButton, DialogButton, SecretDialog } from '../ui/dialog.js';
-import { Loaded } from '../ui/feedback.js';
-import { Page, Panel } from '../ui/page.js';
-import { EventMessage } from './text-preview.js';
-import { WebhookForm } from './webhook-form.js';
+import { Loaded, Page, Panel } from '../ui/page.js';
+import { EventMessage, WebhookForm } from './webhook-form.js';
 
 const template = '/webhooks/';
 const object_path = '/webhooks/{webhook_id_developer}/';

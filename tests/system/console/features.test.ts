@@ -276,6 +276,24 @@ describeInBrowser('a view', () => {
     await devtools.detach();
   });
 
+  it('streams of a device have a column for each measure, or each value, also in an export', async () => {
+    const page = await ctx.open('devices/Barometer%40demo?tab=streams');
+    await page
+      .getByRole('row', { name: / str 101,149 Pa 101,300 Pa 20\.0 °C / })
+      .first()
+      .waitFor();
+    const heads = await page.locator('thead th').allInnerTexts();
+    expect(heads).toEqual(['Time ↓', 'Kind of stream', 'Pressure', 'At sea level', 'warmth', 'Created']);
+    await page.locator('summary', { hasText: 'View' }).click();
+    const [download] = await Promise.all([page.waitForEvent('download'), press(page, 'Export CSV')]);
+    const [head, first] = (await readDownload(download)).split('\r\n');
+    expect(head).toBe('id_developer,at,_t,data.air.pa,data.air.sea,data.warmth,created_at');
+    expect(first).toMatch(/@demo,\d+,str,101150,101300,20,\d+$/);
+    expect(await findAxeViolations(page)).toEqual([]);
+    await ctx.show('devices/Fan%40demo?tab=streams');
+    await page.getByRole('row', { name: / str 900 / }).waitFor();
+  });
+
   it('measures of a model are rows of a form', async () => {
     expect((await ctx.service.send('POST', '/models/', { name: 'Gauge' })).body.code).toBe(2001);
     const page = await ctx.open('models/Gauge%40demo?tab=edit');

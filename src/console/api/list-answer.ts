@@ -1,5 +1,0 @@
-/** One page of a list. */
-export interface ListAnswer<T> {
-  total_documents: number;
-  result: T[];
-}
