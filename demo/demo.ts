@@ -132,8 +132,19 @@ export async function runDemo(options: DemoOptions): Promise<{ created: Counts; 
   print(`found: ${formatCounts(found) || 'nothing'}`);
   print(`${seconds.toFixed(1)} s, ${(created.device / seconds).toFixed(0)} devices created per second`);
   print(attribution);
-  print(`to have devices go on sending: npm run simulate -- --url ${options.url} --devices 200 --rate 50`);
+  const broker = await findBroker(options.url);
+  print(`to have devices go on sending: npm run simulate -- --url ${options.url} --devices 200 --rate 50${broker}`);
   return { created, found, seconds };
+}
+
+/** Finds the port of the broker in the page of the console. @returns the option that names it; empty without a console */
+async function findBroker(url: string): Promise<string> {
+  const page = await fetch(new URL('/console/', url)).then(
+    (response) => response.text(),
+    () => '',
+  );
+  const [, port] = /name="mqtt-port" content="(\d+)"/.exec(page) ?? [];
+  return port === undefined ? '' : ` --mqtt mqtt://${new URL(url).hostname}:${port}`;
 }
 
 /** Ensures all parents of devices. @returns their ids, of groups by country code, and existing stations by key */

@@ -9,6 +9,18 @@ export const page = `<!doctype html>
 <link rel="icon" href="favicon-32x32.png">
 </head>
 <body>
+<div class="swagger-ui">
+<header class="wrapper">
+<p><a href="../console/">Console</a></p>
+<h1>Device platform management interface</h1>
+<section aria-labelledby="first">
+<h2 id="first">Five requests to begin with</h2>
+<p>They read, with the key of this tab: that of the console, or one that was given to <b>Authorize</b> below.</p>
+<ol id="requests"></ol>
+<pre id="answer" role="status" tabindex="0" hidden></pre>
+</section>
+</header>
+</div>
 <div id="reference"></div>
 <script src="swagger-ui-bundle.js"></script>
 <script src="start.js"></script>
@@ -21,6 +33,38 @@ export const page = `<!doctype html>
  * `localStorage`, where it outlives the tab; the filter that comes with it only looks at tags.
  */
 export const startScript = `const item = 'apikey';
+
+const firstRequests = [
+  ['Who am I?', '/self/'],
+  ['Three devices', '/devices/?max=3'],
+  ['What they sent last', '/devices/?max=3&fields=id_developer,latest'],
+  ['Devices by status', '/devices/counts/?by=status'],
+  ['What happened last', '/events/?max=3'],
+];
+
+function readCredential() {
+  const key = sessionStorage.getItem(item) ?? sessionStorage.getItem('device-platform.apikey');
+  const tokens = sessionStorage.getItem('device-platform.tokens');
+  if (key !== null || tokens === null) return { 'service.apikey': key ?? '' };
+  return { Authorization: 'Bearer ' + JSON.parse(tokens).bearer };
+}
+
+function showFirstRequests(base) {
+  const answer = document.getElementById('answer');
+  for (const [title, path] of firstRequests) {
+    const [entry, button, command] = ['li', 'button', 'code'].map((name) => document.createElement(name));
+    button.textContent = title;
+    button.className = 'btn';
+    button.addEventListener('click', async () => {
+      answer.hidden = false;
+      const response = await fetch(base + path, { headers: { Accept: 'application/json', ...readCredential() } });
+      answer.textContent = response.status + ' ' + JSON.stringify(await response.json(), undefined, 2);
+    });
+    command.textContent = 'curl -H "service.apikey: $KEY" "' + base + path + '"';
+    entry.append(button, ' ', command);
+    document.getElementById('requests').append(entry);
+  }
+}
 
 const keepKeyForTab = () => ({
   statePlugins: {
@@ -72,6 +116,11 @@ const foldDescription = ({ React }) => ({
   },
 });
 
+// there is none with CONSOLE=off
+fetch('../console/', { method: 'HEAD' }).then(({ ok }) => {
+  document.querySelector('header a').hidden = !ok;
+});
+
 // as the console does
 const darkScheme = matchMedia('(prefers-color-scheme: dark)');
 function followTheme() {
@@ -91,6 +140,8 @@ const ui = SwaggerUIBundle({
   filter: true,
   plugins: [keepKeyForTab, filterOperations, foldDescription],
   onComplete() {
+    const [server] = ui.specSelectors.specJson().get('servers').toJS();
+    showFirstRequests(new URL(server.url, location.href).href.replace(/\\/$/, ''));
     // what the console holds, if it was used in this tab
     const key = sessionStorage.getItem(item) ?? sessionStorage.getItem('device-platform.apikey');
     const tokens = sessionStorage.getItem('device-platform.tokens');

@@ -29,6 +29,12 @@ describe('the changes of a form', () => {
     expect(findChanges({ id_group: 'a@acme' }, edited, ['id_group', 'id_asset'])).toEqual({ id_asset: 'b@acme' });
   });
 
+  it('remove the part of the fleet of an alarm rule', () => {
+    expect(findChanges({ id_group: 'a' }, { id_model: 'b' }, ['id_group', 'id_model'], [])).toEqual({
+      ...{ id_group: null, id_model: 'b' },
+    });
+  });
+
   it('are in conflict where both sides changed a field to different values', () => {
     const base = { name: 'a', description: 'b', sensor: 'c' };
     const theirs = { name: 'x', description: 'y', sensor: 'c' };

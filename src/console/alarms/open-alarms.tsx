@@ -1,10 +1,11 @@
 import { Link } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
-import { type ListAnswer, pathOf } from '../api/client.js';
+import { pathOf } from '../api/client.js';
 import type { Alarm } from '../api/interface.js';
 import { type Counts, type Freshness, useCount, useCounts, useList } from '../api/queries.js';
 import { countOf, severities } from '../api/resources.js';
 import { useSession } from '../api/session.js';
+import type { ListAnswer } from '../api/types.js';
 import { formatNumber } from '../lib/format.js';
 import { Button } from '../ui/button.js';
 import { Loaded, Loading, Panel } from '../ui/page.js';

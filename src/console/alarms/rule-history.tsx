@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { lazy, Suspense } from 'react';
 import { pathOf, request } from '../api/client.js';
-import { useModels } from '../api/models.js';
+import { useModel } from '../api/models.js';
 import type { Entry } from '../api/resources.js';
 import type { Series } from '../charts/series.js';
 import { thresholdsOf } from '../charts/thresholds.js';
@@ -26,8 +26,7 @@ export function RuleHistory({ rule, device: { id_developer: id, name, id_model }
   const conditions = rule.conditions as Condition[];
   const [threshold] = thresholdsOf(rule);
   const path = threshold?.path ?? '';
-  const models = useModels({ enabled: id_model !== undefined });
-  const { measures = [] } = models.data?.result.find((model) => model.id_developer === id_model) ?? {};
+  const measures = useModel(id_model).data?.measures ?? [];
   const answer = useQuery({
     queryKey: ['rule-history', id, path],
     queryFn({ signal }) {

@@ -1,7 +1,8 @@
 import { useMutation } from '@tanstack/react-query';
-import { type ListAnswer, type Query, request } from '../api/client.js';
+import { type Query, request } from '../api/client.js';
 import { countOf, type Entry } from '../api/resources.js';
 import { queryOfScope } from '../api/rule-scope.js';
+import type { ListAnswer } from '../api/types.js';
 import { type Condition, combine, isComplete, type Judged, judge } from '../lib/conditions.js';
 import { formatNumber } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';

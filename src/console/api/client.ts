@@ -72,9 +72,3 @@ async function toRequestError(response: Response): Promise<RequestError> {
 function isStatus(body: unknown): body is StatusAnswer {
   return typeof body === 'object' && body !== null && 'code' in body && typeof body.code === 'number';
 }
-
-/** One page of a list. */
-export interface ListAnswer<T> {
-  total_documents: number;
-  result: T[];
-}

@@ -1,13 +1,7 @@
 import type { UseQueryResult } from '@tanstack/react-query';
-import type { ListAnswer } from './client.js';
-import { useList } from './queries.js';
-
-/** The part of a model that describes its devices. */
-export interface Model {
-  id_developer: string;
-  measures?: readonly Measure[];
-  properties?: unknown;
-}
+import { pathOf } from './client.js';
+import { useGet, useList } from './queries.js';
+import type { ListAnswer, Model } from './types.js';
 
 const query = { fields: 'id_developer,measures,properties', max: 1000 };
 
@@ -16,15 +10,7 @@ export function useModels({ enabled }: { enabled: boolean }): UseQueryResult<Lis
   return useList<Model>('/models/', query, { enabled });
 }
 
-/** A value that devices of a model send, as the model describes it. */
-export interface Measure {
-  path: string;
-  name?: string;
-  unit?: string;
-  decimals?: number;
-  type?: 'number' | 'text' | 'boolean';
-  min?: number;
-  max?: number;
-  /** Lists of devices are filtered and sorted by it. */
-  filter?: boolean;
+/** Reads a model; nothing for a device without one. */
+export function useModel(id = ''): UseQueryResult<Model> {
+  return useGet<Model>(pathOf('models', id), {}, { enabled: id !== '' });
 }

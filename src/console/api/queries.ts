@@ -10,10 +10,11 @@ import {
 } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { announce } from '../lib/announcements.js';
-import { type ListAnswer, type Query, request } from './client.js';
+import { type Query, request } from './client.js';
 import { describeError, isKeyRejected, isTemporary, RequestError } from './errors.js';
 import { dropRejected } from './key-store.js';
 import { filtersOfStatus } from './resources.js';
+import type { ListAnswer } from './types.js';
 
 /** Path that shows the key itself; the first request after the sign-in. */
 export const self_path = '/self/';

@@ -1,15 +1,17 @@
+import { useModel } from '../api/models.js';
+import type { Measure } from '../api/types.js';
 import './chart.css';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { lazy, Suspense } from 'react';
 import { pathOf, request } from '../api/client.js';
 import type { Device, Stream } from '../api/interface.js';
 import { useLive } from '../api/live.js';
-import type { Measure } from '../api/models.js';
-import { useGet, useList } from '../api/queries.js';
+import { useList } from '../api/queries.js';
 import { useSession } from '../api/session.js';
 import { formatNumber } from '../lib/format.js';
 import { valueAt } from '../lib/paths.js';
 import { useAddress } from '../ui/address.js';
+import { CheckBoxes } from '../ui/choice.js';
 import { Facts, Loaded, Loading, Panel } from '../ui/page.js';
 import { Time } from '../ui/value.js';
 import { useMarks } from './marks.js';
@@ -39,7 +41,7 @@ export function DeviceChart({ device }: { device: Device }) {
     pathOf('devices', device.id_developer, 'streams'),
     pathOf('devices', device.id_developer, 'series'),
   ];
-  const measures = useMeasures(device);
+  const measures = useModel(device.id_model).data?.measures ?? [];
   const query = { _t: 'str', sort: 'at', order: -1, max: 20 };
   const latest = useList<Stream>(streams_path, query, { refetch_ms: isLive ? slow_refresh_ms : refresh_ms });
   useLive(`${streams_path}live/`, { _t: 'str' }, isLive, () => {
@@ -87,13 +89,6 @@ export function DeviceChart({ device }: { device: Device }) {
   );
 }
 
-/** The measures of the model of a device. */
-function useMeasures({ id_model }: Device): readonly Measure[] {
-  const path = pathOf('models', id_model ?? '');
-  const { data } = useGet<{ measures?: Measure[] }>(path, {}, { enabled: id_model !== undefined });
-  return data?.measures ?? [];
-}
-
 function chooseByDefault(paths: readonly string[], streams: readonly Stream[]): string[] {
   const valuesOf = (path: string) =>
     streams.map(({ data }) => valueAt(data, path)).filter((value) => typeof value === 'number');
@@ -112,19 +107,12 @@ function PathChoice({ paths, chosen, measures, onChange }: PathChoiceProps) {
   return (
     <fieldset className="row choices">
       <legend className="hidden">Fields</legend>
-      {[...new Set([...paths, ...chosen])].map((path) => (
-        <label key={path}>
-          <input
-            type="checkbox"
-            checked={chosen.includes(path)}
-            disabled={!chosen.includes(path) && chosen.length >= max_paths}
-            onChange={({ target }) =>
-              onChange(target.checked ? [...chosen, path] : chosen.filter((other) => other !== path))
-            }
-          />
-          {findMeasure(measures, path).name}
-        </label>
-      ))}
+      <CheckBoxes
+        options={[...new Set([...paths, ...chosen])].map((path) => [path, findMeasure(measures, path).name])}
+        chosen={chosen}
+        isFull={chosen.length >= max_paths}
+        onChange={onChange}
+      />
     </fieldset>
   );
 }

@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react';
-import type { Measure, Model } from '../api/models.js';
 import type { Entry } from '../api/resources.js';
+import type { Measure, Model } from '../api/types.js';
 import { normalizePath, valueAt } from '../lib/paths.js';
 import { Time } from '../ui/value.js';
 import { formatMeasured } from './measures.js';
@@ -34,10 +34,7 @@ export function lastValueOf({ id_model, latest }: Entry, { ofModels, path, ...re
   if (at === undefined || value === undefined) return undefined;
   return (
     <>
-      {formatMeasured(value, ofModels.get(id_model) ?? rest)}{' '}
-      <span className="muted">
-        <Time seconds={at} />
-      </span>
+      {formatMeasured(value, ofModels.get(id_model) ?? rest)} <Time seconds={at} />
     </>
   );
 }

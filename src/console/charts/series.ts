@@ -1,5 +1,5 @@
-import type { ListAnswer } from '../api/client.js';
 import type { SeriesMetadata } from '../api/interface.js';
+import type { ListAnswer } from '../api/types.js';
 import { findScalars } from '../lib/paths.js';
 
 /** One bucket of a series. */

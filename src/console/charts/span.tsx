@@ -1,8 +1,9 @@
 import type { Device, Stream } from '../api/interface.js';
 import { browserZone, fromLocalInput, isEpochSeconds, isKnownZone, toLocalInput } from '../lib/format.js';
-import { spans } from '../lib/spans.js';
+import { spanOptions, spans } from '../lib/spans.js';
 import { type Search, useAddress } from '../ui/address.js';
 import { Button } from '../ui/button.js';
+import { Select } from '../ui/choice.js';
 
 const day_s = 86_400;
 /** The times that charts show: up to now, or up to a fixed end. */
@@ -45,16 +46,15 @@ export function ZoneChoice({ device }: { device: Device }) {
   const zone = zoneOf(search, device);
   if (device.time_zone === browserZone || !isKnownZone(device.time_zone)) return <span className="muted">{zone}</span>;
   return (
-    <select
+    <Select
       aria-label="Time zone"
       value={zone}
-      onChange={({ target }) =>
-        setSearch({ zone: target.value === browserZone ? undefined : 'device' }, { replace: true })
-      }
-    >
-      <option value={browserZone}>{browserZone}</option>
-      <option value={device.time_zone}>{device.time_zone} (device)</option>
-    </select>
+      options={[
+        [browserZone, browserZone],
+        [device.time_zone, `${device.time_zone} (device)`],
+      ]}
+      onChange={(chosen) => setSearch({ zone: chosen === browserZone ? undefined : 'device' }, { replace: true })}
+    />
   );
 }
 
@@ -68,19 +68,14 @@ export function SpanChoice({ device }: { device: Device }) {
   }
   return (
     <>
-      <select
+      <Select
         aria-label="Time span"
         value={isCustom(search) ? 'custom' : Object.hasOwn(spans, search.span ?? '') ? search.span : ''}
-        onChange={({ target }) => choose(target.value)}
+        options={spanOptions}
+        onChange={choose}
       >
         <option value="">Latest data</option>
-        {Object.entries(spans).map(([id, { label }]) => (
-          <option key={id} value={id}>
-            {label}
-          </option>
-        ))}
-        <option value="custom">From … to …</option>
-      </select>
+      </Select>
       {isCustom(search) && (
         <>
           {(['from', 'to'] as const).map((name) => (

@@ -1,9 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
-import { type ListAnswer, request } from '../api/client.js';
+import { request } from '../api/client.js';
 import type { Alarm, Device } from '../api/interface.js';
 import { type Entry, severities } from '../api/resources.js';
 import { queryOfScope } from '../api/rule-scope.js';
 import { useSession } from '../api/session.js';
+import type { ListAnswer } from '../api/types.js';
 import type { Condition } from '../lib/conditions.js';
 
 /** A value beyond which an alarm rule that covers the device has a condition met. */

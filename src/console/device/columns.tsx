@@ -17,10 +17,9 @@ const statusColumn: RequestedColumn = {
   label: labelOf('status'),
   fields: ['status', 'last_status_at', 'alarms'],
   render: ({ alarms, ...device }) => (
-    <span className="row">
-      <StatusBadge status={shownStatusOf(device)} />
-      <AlarmBadges alarms={alarms as OpenAlarms | undefined} />
-    </span>
+    <>
+      <StatusBadge status={shownStatusOf(device)} /> <AlarmBadges alarms={alarms as OpenAlarms | undefined} />
+    </>
   ),
 };
 
@@ -37,7 +36,7 @@ const dueColumns = ['stream_due_at', 'status_due_at'].map(
 function Due({ seconds }: { seconds: number | undefined }) {
   useNow(refresh_s);
   const now_s = Date.now() / 1000;
-  if (seconds === undefined) return <span className="muted">–</span>;
+  if (seconds === undefined) return '–';
   if (seconds >= now_s) return <Time seconds={seconds} />;
   return <span title={formatTime(seconds)}>late by {formatDuration(now_s - seconds)}</span>;
 }
@@ -75,6 +74,6 @@ function createColumn(measured: MeasuredPath): RequestedColumn {
     label: name,
     fields: [field, 'id_model'],
     isSorted: [...ofModels.values()].some(({ filter }) => filter),
-    render: (device) => lastValueOf(device, measured) ?? <span className="muted">–</span>,
+    render: (device) => lastValueOf(device, measured) ?? '–',
   };
 }

@@ -1,4 +1,5 @@
-import { type ListAnswer, request } from '../api/client.js';
+import { request } from '../api/client.js';
+import type { ListAnswer } from '../api/types.js';
 
 /** An event of a command, as the log has it. */
 export interface CommandEvent {

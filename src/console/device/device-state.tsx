@@ -67,7 +67,7 @@ function StateTable({ state }: { state: DeviceState }) {
 }
 
 function JsonValue({ value }: { value: unknown }) {
-  if (value === undefined) return <span className="muted">–</span>;
+  if (value === undefined) return '–';
   return <code className="json">{JSON.stringify(value)}</code>;
 }
 

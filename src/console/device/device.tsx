@@ -1,8 +1,7 @@
 import './device.css';
 import { OpenAlarmsOfDevice } from '../alarms/open-alarms.js';
-import { pathOf } from '../api/client.js';
 import type { Device } from '../api/interface.js';
-import { useGet } from '../api/queries.js';
+import { useModel } from '../api/models.js';
 import { type Entry, type StoredObject, shownStatusOf } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { DeviceChart } from '../charts/device-chart.js';
@@ -107,7 +106,7 @@ function DeviceOverview({ device }: { device: StoredObject & Device }) {
         <div className="stack">
           {device.lon !== undefined && (
             <Panel title="Place">
-              <div className="device-place">
+              <div className="map-preview small">
                 <PlacedDevices query={{ id_developer: device.id_developer }} max_devices={1} isPreview isFitted />
               </div>
             </Panel>
@@ -162,11 +161,7 @@ function Deadline({ label, device, last_at, due_at }: DeadlineProps) {
 
 /** The properties of a device; those that its model gives are marked. */
 export function DeviceProperties({ device: { id_model, properties = {} } }: { device: Device }) {
-  const model = useGet<Pick<Device, 'properties'>>(
-    pathOf('models', id_model ?? ''),
-    {},
-    { enabled: id_model !== undefined },
-  );
+  const model = useModel(id_model);
   const inherited = model.data?.properties ?? {};
   const isInherited = (name: string) =>
     Object.hasOwn(inherited, name) && isDeepEqual(inherited[name], properties[name]);

@@ -98,7 +98,7 @@ function columnsOf(filters: Search): Column<ConfigRow>[] {
   });
   return [
     { field: 'name', label: 'File', render: ({ name }) => name },
-    { field: 'desired', label: 'Desired version', render: ({ desired }) => desired ?? <None /> },
+    { field: 'desired', label: 'Desired version', render: ({ desired }) => desired ?? '–' },
     ...statuses.map((status) => ({
       field: status,
       label: labelOf(status),
@@ -139,7 +139,7 @@ function columnsOf(filters: Search): Column<ConfigRow>[] {
 
 /** A number that leads to its devices. */
 function DeviceCount({ count = 0, of, filters }: { count: number | undefined; of: string; filters: Search }) {
-  if (count === 0) return <None />;
+  if (count === 0) return '–';
   return (
     <Link to="/$plural" params={{ plural: 'devices' }} search={filters}>
       {formatNumber(count)}
@@ -148,8 +148,4 @@ function DeviceCount({ count = 0, of, filters }: { count: number | undefined; of
       </span>
     </Link>
   );
-}
-
-function None() {
-  return <span className="muted">–</span>;
 }

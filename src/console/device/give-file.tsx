@@ -11,6 +11,7 @@ import { FirstRows } from '../edit/bulk-dialog.js';
 import { ConfirmForm } from '../edit/confirm.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { toBase64 } from '../lib/encode.js';
+import { Select } from '../ui/choice.js';
 import { Dialog } from '../ui/dialog.js';
 import { Failure } from '../ui/page.js';
 import { type ConfigCount, config_counts_path, joinCounts, many_configs_path, max_counts } from './config-rows.js';
@@ -71,9 +72,7 @@ export function GiveFileDialog({ filters, chosen, onClose }: GiveFileProps) {
       ) : (
         <ConfirmForm
           text={String(preview.matched)}
-          prompt={`the number (${preview.matched})`}
           submitLabel="Give"
-          isDangerous={false}
           isBusy={carryOut.isPending}
           onConfirm={() => carryOut.mutate(preview)}
           onCancel={onClose}
@@ -146,15 +145,17 @@ function Choice({ filters, chosen, mutation, onCancel }: ChoiceProps) {
   });
   return (
     <div className="stack">
-      <label>
+      <span>
         Which file{' '}
-        <select value={picked} onChange={({ target }) => setPicked(target.value)}>
+        <Select
+          aria-label="Which file"
+          value={picked}
+          options={versions.map((other) => [keyOf(other), keyOf(other)])}
+          onChange={setPicked}
+        >
           <option value="">One to upload</option>
-          {versions.map((other) => (
-            <option key={keyOf(other)}>{keyOf(other)}</option>
-          ))}
-        </select>
-      </label>
+        </Select>
+      </span>
       <SchemaForm
         schema={{ ...useSession().bodyOf('POST', many_configs_path), required: ['version'] }}
         fields={version === undefined ? ['name', 'version'] : []}

@@ -94,9 +94,7 @@ export function SendToAllDialog({ filters, onClose }: { filters: Query; onClose(
       ) : sent === undefined ? (
         <ConfirmForm
           text={String(preview.matched)}
-          prompt={`the number (${preview.matched})`}
           submitLabel="Send"
-          isDangerous={false}
           isBusy={carryOut.isPending}
           onConfirm={() => carryOut.mutate(preview)}
           onCancel={onClose}

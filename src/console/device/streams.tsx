@@ -1,8 +1,9 @@
 import { useMemo } from 'react';
 import { pathOf } from '../api/client.js';
 import type { Device, Stream } from '../api/interface.js';
-import { type Measure, useModels } from '../api/models.js';
+import { useModel } from '../api/models.js';
 import { useList } from '../api/queries.js';
+import type { Measure } from '../api/types.js';
 import { formatMeasured } from '../charts/measures.js';
 import { findScalars, joinPath, keysOf, valueAt } from '../lib/paths.js';
 import { ObjectTable, type RequestedColumn } from '../lists/object-table.js';
@@ -31,14 +32,14 @@ export function Streams() {
 /** The streams of one device, with a column for each measure of its model, else for each value of the last stream. */
 export function DeviceStreams({ device: { id_developer: id, id_model } }: { device: Device }) {
   const path = pathOf('devices', id, 'streams');
-  const models = useModels({ enabled: id_model !== undefined });
-  const measures = models.data?.result.find((model) => model.id_developer === id_model)?.measures;
+  const model = useModel(id_model);
+  const measures = model.data?.measures;
   const last = useList<Stream>(path, { _t: 'str', sort: 'at', order: -1, max: 1 }, { enabled: measures === undefined });
   const data = last.data?.result[0]?.data;
   // the same array until something changes, so that rows need not be rendered again
   const described = JSON.stringify(measures ?? findScalars(data).map(({ path: found }) => ({ path: found })));
   const requested = useMemo(() => columnsOf(JSON.parse(described)), [described]);
-  if (models.isLoading || last.isLoading) return <Loading height="24rem" />;
+  if (model.isLoading || last.isLoading) return <Loading height="24rem" />;
   const values = requested.length === 0 ? ['data'] : requested.slice(0, max_shown).map(({ field }) => field);
   return (
     <ObjectTable
@@ -65,7 +66,7 @@ function columnsOf(measures: readonly Measure[]): RequestedColumn[] {
     fields: ['data'],
     render({ data }) {
       const value = valueAt(data, measure.path);
-      return value === undefined ? <span className="muted">–</span> : formatMeasured(value, measure);
+      return value === undefined ? '–' : formatMeasured(value, measure);
     },
   }));
 }

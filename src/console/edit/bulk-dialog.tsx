@@ -1,11 +1,12 @@
 import { useState } from 'react';
-import { type ListAnswer, type Query, request, send } from '../api/client.js';
+import { type Query, request, send } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
 import type { StatusAnswer } from '../api/interface.js';
 import { useModels } from '../api/models.js';
 import { useApiMutation, useList } from '../api/queries.js';
 import { countOf, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
+import type { ListAnswer } from '../api/types.js';
 import type { Values } from '../forms/form.js';
 import { formatNumber } from '../lib/format.js';
 import { Button } from '../ui/button.js';
@@ -113,7 +114,6 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
       ) : (
         <ConfirmForm
           text={String(preview.matched)}
-          prompt={`the number (${preview.matched})`}
           submitLabel={kind === 'delete' ? 'Delete' : 'Change'}
           isDangerous={kind === 'delete'}
           onConfirm={() => carryOut.mutate(preview)}

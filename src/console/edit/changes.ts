@@ -3,11 +3,11 @@ import { isDeepEqual } from '../lib/compare.js';
 
 export type Values = Record<string, unknown>;
 
-/** Returns the fields that differ from `base`, as an update takes them: `null` removes a field, save one that names the parent. */
-export function findChanges(base: Values, edited: Values, fields: readonly string[]): Values {
+/** Returns the fields that differ from `base`, as an update takes them: `null` removes a field, save those that are kept. */
+export function findChanges(base: Values, edited: Values, fields: readonly string[], kept = parentFields): Values {
   const changed = fields.filter((field) => !isDeepEqual(base[field], edited[field]));
   const entries = changed.map((field) => [field, edited[field] ?? null] as const);
-  return Object.fromEntries(entries.filter(([field, value]) => value !== null || !parentFields.includes(field)));
+  return Object.fromEntries(entries.filter(([field, value]) => value !== null || !kept.includes(field)));
 }
 
 /** A field that both sides have changed, or only the other one. */

@@ -2,13 +2,13 @@ import { type ReactNode, type SubmitEvent, useEffect, useId, useRef, useState } 
 import { findTypeByName } from '../api/resources.js';
 import { formatNumber } from '../lib/format.js';
 import { FormActions } from '../ui/button.js';
+import { Facts } from '../ui/page.js';
 
 interface ConfirmFormProps {
-  /** The text to type, and its name: "the name". */
+  /** The text to type: a name, or a number. */
   text: string;
-  prompt: string;
   submitLabel: string;
-  isDangerous: boolean;
+  isDangerous?: boolean;
   isBusy?: boolean;
   onConfirm(): void;
   onCancel(): void;
@@ -16,8 +16,9 @@ interface ConfirmFormProps {
 }
 
 /** A form that is complete once the name or the number of what it changes has been typed. */
-export function ConfirmForm({ text, prompt, submitLabel, onConfirm, onCancel, children, ...rest }: ConfirmFormProps) {
+export function ConfirmForm({ text, submitLabel, onConfirm, onCancel, children, ...rest }: ConfirmFormProps) {
   const { isDangerous, isBusy = false } = rest;
+  const isNumber = /^\d+$/.test(text);
   const [typed, setTyped] = useState('');
   const input = useId();
   const field = useRef<HTMLInputElement>(null);
@@ -31,11 +32,11 @@ export function ConfirmForm({ text, prompt, submitLabel, onConfirm, onCancel, ch
     <form className="form" onSubmit={submit}>
       {children}
       <div className="field">
-        <label htmlFor={input}>Type {prompt} to confirm</label>
+        <label htmlFor={input}>Type {isNumber ? `the number (${text})` : 'the name'} to confirm</label>
         <input
           ref={field}
           id={input}
-          inputMode={/^\d+$/.test(text) ? 'numeric' : 'text'}
+          inputMode={isNumber ? 'numeric' : 'text'}
           autoComplete="off"
           value={typed}
           onChange={({ target }) => setTyped(target.value)}
@@ -61,14 +62,9 @@ const otherTitles: Readonly<Record<string, string>> = {
 
 /** Numbers of objects that a deletion removes, by their type as the service names it. */
 export function DeletedCounts({ counts }: { counts: Readonly<Record<string, unknown>> }) {
-  return (
-    <ul className="counts" aria-label="What is deleted">
-      {Object.entries(counts).map(([name, count]) => (
-        <li key={name}>
-          <span>{findTypeByName(name)?.title ?? otherTitles[name] ?? name}</span>
-          <span className="number">{formatNumber(Number(count))}</span>
-        </li>
-      ))}
-    </ul>
-  );
+  const entries = Object.entries(counts).map(([name, count]): [string, string] => [
+    findTypeByName(name)?.title ?? otherTitles[name] ?? name,
+    formatNumber(Number(count)),
+  ]);
+  return <Facts label="What is deleted" entries={entries} />;
 }

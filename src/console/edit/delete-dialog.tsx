@@ -40,7 +40,6 @@ export function DeleteDialog({ type, object: { id_developer, name }, onClose, on
     <Dialog title={`Delete ${type.noun}`} onClose={onClose}>
       <ConfirmForm
         text={name}
-        prompt="the name"
         submitLabel="Delete"
         isDangerous
         isBusy={remove.isPending}

@@ -3,6 +3,7 @@ import { pathOf, request } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
 import { useApiMutation } from '../api/queries.js';
 import type { ResourceType, StoredObject } from '../api/resources.js';
+import { parentFields } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { type FormExtra, fieldsOf, SchemaForm, type Values } from '../forms/form.js';
 import { findChanges } from './changes.js';
@@ -11,8 +12,10 @@ import { ConflictDialog } from './conflict.js';
 interface EditFormProps {
   type: ResourceType;
   object: StoredObject;
-  /** Fields to show; default: all that an update takes. */
-  fields?: readonly string[];
+  fields: readonly string[];
+  /** Fields that the part below has. */
+  hidden?: readonly string[];
+  main?: readonly string[] | undefined;
   onSaved(): void;
   onCancel?: () => void;
   children?: FormExtra | undefined;
@@ -25,12 +28,15 @@ interface Collision {
 }
 
 /** Edits an object. Only what was changed is sent, with the version that was shown; a newer one opens a dialog. */
-export function EditForm({ type, object, fields, onSaved, onCancel, children }: EditFormProps) {
+export function EditForm({ type, object, fields, hidden = [], main, onSaved, ...rest }: EditFormProps) {
   const [base] = useState(object);
   const [collision, setCollision] = useState<Collision>();
   const path = pathOf(type.plural, base.id_developer);
   const schema = useSession().bodyOf('PUT', type.object_path);
-  const shown = fields ?? fieldsOf(schema);
+  const shown = [...fields, ...hidden];
+  // a rule may be without a place, which others only change
+  const kept = type.name === 'alarmrule' ? [] : parentFields;
+  const changesOf = (values: Values) => findChanges(base, values, shown, kept);
 
   const save = useApiMutation({
     async run({ changes, version }: { changes: Values; version: number }): Promise<Collision | undefined> {
@@ -54,22 +60,21 @@ export function EditForm({ type, object, fields, onSaved, onCancel, children }: 
     <>
       <SchemaForm
         schema={schema}
-        fields={shown}
+        {...rest}
+        fields={fields}
+        main={main}
         initial={Object.fromEntries(shown.map((field) => [field, base[field]]))}
         submitLabel="Save"
         mutation={{
           ...save,
-          mutate: (values) => save.mutate({ changes: findChanges(base, values, shown), version: base.version }),
+          mutate: (values) => save.mutate({ changes: changesOf(values), version: base.version }),
         }}
         callOf={(values) => ({
           method: 'PUT',
           path,
-          body: { ...findChanges(base, values, shown), version: base.version },
+          body: { ...changesOf(values), version: base.version },
         })}
-        onCancel={onCancel}
-      >
-        {children}
-      </SchemaForm>
+      />
       {collision && (
         <ConflictDialog
           {...collision}

@@ -106,7 +106,6 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
       {step.name === 'preview' && (
         <ConfirmForm
           text={String(objects.length)}
-          prompt={`the number (${objects.length})`}
           submitLabel={title}
           isDangerous={kind === 'delete'}
           onConfirm={() => carryOut.mutate(step.body)}

@@ -5,6 +5,7 @@ import { findType } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { fromLocalInput, labelOf, toLocalInput } from '../lib/format.js';
 import { Button } from '../ui/button.js';
+import { CheckBoxes, Select } from '../ui/choice.js';
 import { JsonInput, ScalarInput } from './inputs.js';
 
 export interface FieldProps {
@@ -152,22 +153,18 @@ function FieldRows({ name, schema, items, value, onChange, errors = {}, error, i
 
 /** A list of some of the values that there are. */
 function ChoiceList({ name, choices, value, onChange, error }: ChoiceListProps) {
-  const isChosen = (choice: string | number) => Array.isArray(value) && value.includes(choice);
-  function toggle(choice: string | number): void {
-    const changed = choices.filter((other) => isChosen(other) !== (other === choice));
-    onChange(changed.length === 0 ? undefined : changed);
-  }
   return (
     <fieldset>
       <legend>{labelOf(name)}</legend>
       {error !== undefined && <p className="message">{error}</p>}
       <div className="row choices">
-        {choices.map((choice) => (
-          <label key={choice}>
-            <input type="checkbox" checked={isChosen(choice)} onChange={() => toggle(choice)} />
-            {choice}
-          </label>
-        ))}
+        <CheckBoxes
+          options={choices.map((choice) => [choice, choice])}
+          chosen={Array.isArray(value) ? value : []}
+          onChange={(chosen) =>
+            onChange(chosen.length === 0 ? undefined : choices.filter((one) => chosen.includes(one)))
+          }
+        />
       </div>
     </fieldset>
   );
@@ -236,18 +233,14 @@ function Choice({ schema, value, onChange, shared }: InputProps & Pick<FieldProp
   const isFlag = typeOf(schema) === 'boolean';
   const choices: readonly unknown[] = isFlag ? [true, false] : (schema.enum ?? []);
   return (
-    <select
+    <Select
       {...shared}
       value={String(value ?? '')}
-      onChange={({ target }) => onChange(choices.find((choice) => String(choice) === target.value))}
+      options={choices.map((choice) => [String(choice), isFlag ? (choice ? 'yes' : 'no') : String(choice)])}
+      onChange={(text) => onChange(choices.find((choice) => String(choice) === text))}
     >
       <option value="">–</option>
-      {choices.map((choice) => (
-        <option key={String(choice)} value={String(choice)}>
-          {isFlag ? (choice ? 'yes' : 'no') : String(choice)}
-        </option>
-      ))}
-    </select>
+    </Select>
   );
 }
 

@@ -18,8 +18,12 @@ export interface FormMutation {
   isPending: boolean;
 }
 
-/** A part below the fields, for their values; it may change some of them. */
-export type FormExtra = (values: Values, onChange: (changed: Values) => void) => ReactNode;
+/** A part below the fields, for their values; it may change some of them, and shows messages about those that it has. */
+export type FormExtra = (
+  values: Values,
+  onChange: (changed: Values) => void,
+  about: { schema: Schema; errors: Readonly<Record<string, string>> },
+) => ReactNode;
 
 interface FormProps {
   schema: Schema;
@@ -104,7 +108,7 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
           <div className="form">{others.map(showField)}</div>
         </details>
       )}
-      {children?.(converted(), (changed) => setValues((old) => ({ ...old, ...changed })))}
+      {children?.(converted(), (changed) => setValues((old) => ({ ...old, ...changed })), { schema, errors })}
       {Object.keys(errors).length === 0 ? (
         <Failure error={error} />
       ) : (

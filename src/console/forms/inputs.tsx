@@ -4,7 +4,7 @@ import { formatScalar, parseJson, parseScalar } from './scalars.js';
 interface InputProps {
   value: unknown;
   onChange(value: unknown): void;
-  shared: { id: string; required?: boolean | undefined };
+  shared: { id?: string; 'aria-label'?: string; required?: boolean | undefined };
 }
 
 /** Free-form JSON. Text that is no JSON stays text, which the service rejects with a message. */

@@ -11,3 +11,9 @@ export const spans: Readonly<Record<string, { label: string; length_s: number }>
   '90d': { label: 'Last 90 days', length_s: 90 * day_s },
   '1y': { label: 'Last year', length_s: 365 * day_s },
 };
+
+/** The spans as options, and any other one. */
+export const spanOptions = [
+  ...Object.entries(spans).map(([span, { label }]) => [span, label] as const),
+  ['custom', 'From … to …'] as const,
+];

@@ -1,7 +1,8 @@
 import { useMemo } from 'react';
-import { type Measure, type Model, useModels } from '../api/models.js';
+import { useModels } from '../api/models.js';
 import { useList } from '../api/queries.js';
 import type { Entry } from '../api/resources.js';
+import type { Measure, Model } from '../api/types.js';
 import { findScalars, normalizePath } from '../lib/paths.js';
 
 /** A path by which devices are filtered. */

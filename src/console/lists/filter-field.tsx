@@ -2,7 +2,8 @@ import { useId, useState } from 'react';
 import { isParameter, isTime, type Parameter, type Schema } from '../api/document.js';
 import { SchemaField } from '../forms/fields.js';
 import { labelOf } from '../lib/format.js';
-import { spans } from '../lib/spans.js';
+import { spanOptions, spans } from '../lib/spans.js';
+import { Select } from '../ui/choice.js';
 
 interface FilterFieldProps {
   name: string;
@@ -65,15 +66,9 @@ export function TimeRange({ name, schema, values, onChange }: TimeRangeProps) {
   return (
     <div className="field">
       <label htmlFor={id}>{labelOf(name)}</label>
-      <select id={id} value={chosen} onChange={({ target }) => choose(target.value)}>
+      <Select id={id} value={chosen} options={spanOptions} onChange={choose}>
         <option value="">Any time</option>
-        {Object.entries(spans).map(([span, { label }]) => (
-          <option key={span} value={span}>
-            {label}
-          </option>
-        ))}
-        <option value="custom">From … to …</option>
-      </select>
+      </Select>
       {chosen === 'custom' &&
         [from, to].map((bound) => (
           <FilterField key={bound} name={bound} schema={schema} values={values} onChange={onChange} />

@@ -8,6 +8,7 @@ import { useSession } from '../api/session.js';
 import { labelOf } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
 import { Button, Menu } from '../ui/button.js';
+import { CheckBoxes, Select } from '../ui/choice.js';
 import { CurlButton } from '../ui/curl.js';
 import { startDownload } from '../ui/download.js';
 import { Loaded } from '../ui/page.js';
@@ -192,18 +193,7 @@ function ColumnChoice({ all, shown, onChange }: ColumnChoiceProps) {
   return (
     <fieldset className="column-choice">
       <legend>Columns</legend>
-      {all.map(({ field, label }) => (
-        <label key={field}>
-          <input
-            type="checkbox"
-            checked={shown.includes(field)}
-            onChange={({ target }) =>
-              onChange(target.checked ? [...shown, field] : shown.filter((other) => other !== field))
-            }
-          />
-          {label}
-        </label>
-      ))}
+      <CheckBoxes options={all.map(({ field, label }) => [field, label])} chosen={shown} onChange={onChange} />
     </fieldset>
   );
 }
@@ -211,13 +201,14 @@ function ColumnChoice({ all, shown, onChange }: ColumnChoiceProps) {
 function PageSize({ max, onChange }: { max: number; onChange(max: string): void }) {
   const sizes = [...new Set([...page_sizes, max])].sort((left, right) => left - right);
   return (
-    <label>
+    <span>
       Rows{' '}
-      <select value={max} onChange={({ target }) => onChange(target.value)}>
-        {sizes.map((size) => (
-          <option key={size}>{size}</option>
-        ))}
-      </select>
-    </label>
+      <Select
+        aria-label="Rows"
+        value={max}
+        options={sizes.map((size) => [String(size), String(size)])}
+        onChange={onChange}
+      />
+    </span>
   );
 }

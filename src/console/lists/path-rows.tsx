@@ -1,6 +1,7 @@
 import { useState } from 'react';
 import { normalizePath } from '../lib/paths.js';
 import { Button } from '../ui/button.js';
+import { Select } from '../ui/choice.js';
 import { type DeclaredPath, useDeclaredPaths } from './declared-paths.js';
 import {
   type Comparison,
@@ -67,7 +68,8 @@ interface PathRowProps {
 function PathRow({ number, row, declared, isFree, onChange, onRemove }: PathRowProps) {
   const all = [...declared.measures, ...declared.properties];
   const chosen = all.find(({ path }) => isSamePath(path, row.path)) ?? { path: row.path, label: row.path };
-  const offered = chosen.type === undefined || chosen.type === 'number' ? Object.keys(comparisons) : ['is'];
+  const isNumber = chosen.type === undefined || chosen.type === 'number';
+  const offered: readonly Comparison[] = isNumber ? ['is', 'from', 'to', 'range'] : ['is'];
   const choose = (path: string) => {
     const type = all.find((other) => other.path === path)?.type;
     const comparison = type === 'text' || type === 'boolean' ? 'is' : row.comparison;
@@ -94,17 +96,12 @@ function PathRow({ number, row, declared, isFree, onChange, onRemove }: PathRowP
           </optgroup>
         ))}
       </select>
-      <select
+      <Select
         aria-label={`Comparison ${number}`}
         value={row.comparison}
-        onChange={({ target }) => onChange({ ...row, comparison: target.value as Comparison })}
-      >
-        {offered.map((comparison) => (
-          <option key={comparison} value={comparison}>
-            {comparisons[comparison as Comparison]}
-          </option>
-        ))}
-      </select>
+        options={offered.map((comparison) => [comparison, comparisons[comparison]])}
+        onChange={(comparison) => onChange({ ...row, comparison: comparison as Comparison })}
+      />
       <Operand
         label={`Value ${number}`}
         of={chosen}
@@ -138,6 +135,12 @@ function normalizeMember(path: string): string {
   return path.slice(0, dot + 1) + normalizePath(path.slice(dot + 1));
 }
 
+const yesOrNo = [
+  ['', '–'],
+  ['true', 'yes'],
+  ['false', 'no'],
+] as const;
+
 interface OperandProps {
   label: string;
   of: DeclaredPath;
@@ -147,14 +150,7 @@ interface OperandProps {
 
 function Operand({ label, of: { type }, value, onChange }: OperandProps) {
   const shared = { 'aria-label': label, value };
-  if (type === 'boolean')
-    return (
-      <select {...shared} onChange={({ target }) => onChange(target.value)}>
-        <option value="">–</option>
-        <option value="true">yes</option>
-        <option value="false">no</option>
-      </select>
-    );
+  if (type === 'boolean') return <Select {...shared} options={yesOrNo} onChange={onChange} />;
   return (
     <input
       {...shared}

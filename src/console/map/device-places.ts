@@ -1,6 +1,7 @@
-import { type ListAnswer, type Query, request } from '../api/client.js';
+import { type Query, request } from '../api/client.js';
 import type { Device } from '../api/interface.js';
 import { type OpenAlarms, type ShownStatus, shownStatusOf } from '../api/resources.js';
+import type { ListAnswer } from '../api/types.js';
 
 export interface Place extends Pick<Device, 'id_developer' | 'name' | 'lon' | 'lat'> {
   status: ShownStatus;

@@ -1,9 +1,9 @@
+import type { Model } from '../api/types.js';
 import './placed-devices.css';
 import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { lazy, Suspense, useCallback, useState } from 'react';
 import { pathOf, type Query, request } from '../api/client.js';
-import type { Model } from '../api/models.js';
 import { findMeasure, findPaths, formatMeasured } from '../charts/measures.js';
 import { formatDistance, formatNumber } from '../lib/format.js';
 import { valueAt } from '../lib/paths.js';

@@ -89,7 +89,7 @@ function DevicesBelow({ type, id }: { type: ResourceType; id: string }) {
           </li>
         ))}
       </ul>
-      <div className="chosen-map">
+      <div className="map-preview small">
         <PlacedDevices query={query} max_devices={max_previewed_devices} isPreview isFitted />
       </div>
     </div>

@@ -1,19 +1,42 @@
 import { RulePreview } from '../alarms/rule-preview.js';
+import { RuleSentence, sentenceFields } from '../alarms/rule-sentence.js';
+import type { Schema } from '../api/document.js';
 import type { ResourceType } from '../api/resources.js';
 import { useSession } from '../api/session.js';
-import type { FormExtra, Values } from '../forms/form.js';
+import { type FormExtra, fieldsOf, type Values } from '../forms/form.js';
 import { toFilters, toValues } from '../lists/filter-field.js';
 import { FilterSections } from '../lists/filter-fields.js';
 import { parseSearch, stringifySearch } from '../ui/address.js';
 
-/** Parts of forms below the fields, by type. */
-const extras: ReadonlyMap<string, FormExtra> = new Map([
-  ['alarmrule', (values) => <RulePreview rule={values} />],
-  ['filter', ({ query }, onChange) => <QueryBuilder query={query} onChange={onChange} />],
-]);
+/** The form of a type where it is more than its fields. */
+interface FormParts {
+  /** Fields that are in sight; the others are behind a click. */
+  main?: readonly string[];
+  /** Fields that the part below has. */
+  hidden?: readonly string[];
+  children?: FormExtra;
+}
 
-export function findFormExtra({ name }: ResourceType): FormExtra | undefined {
-  return extras.get(name);
+const parts: Readonly<Record<string, FormParts>> = {
+  device: { main: ['name', 'type', 'id_model', 'id_group', 'id_asset', 'description'] },
+  alarmrule: {
+    main: ['name', 'severity'],
+    hidden: sentenceFields,
+    children: (rule, onChange, about) => (
+      <>
+        <RuleSentence {...{ rule, onChange, ...about }} />
+        <RulePreview rule={rule} />
+      </>
+    ),
+  },
+  filter: { children: ({ query }, onChange) => <QueryBuilder query={query} onChange={onChange} /> },
+};
+
+/** The fields and parts of the form of a type. */
+export function formOf({ name }: ResourceType, schema: Schema) {
+  const { hidden = [], main, children } = parts[name] ?? {};
+  const fields = fieldsOf(schema).filter((field) => !hidden.includes(field));
+  return { fields, hidden, main, children };
 }
 
 interface QueryBuilderProps {

@@ -1,15 +1,13 @@
 import { useNavigate } from '@tanstack/react-router';
-import { type ListAnswer, request, send } from '../api/client.js';
+import { request, send } from '../api/client.js';
 import { useApiMutation } from '../api/queries.js';
 import type { ResourceType } from '../api/resources.js';
 import { useSession } from '../api/session.js';
-import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
+import type { ListAnswer } from '../api/types.js';
+import { SchemaForm, type Values } from '../forms/form.js';
 import { ListLink, useAddress } from '../ui/address.js';
 import { Page, Panel } from '../ui/page.js';
-import { findFormExtra } from './form-extras.js';
-
-/** The fields of a new device that are in sight. */
-const mainFields = ['name', 'type', 'id_model', 'id_group', 'id_asset', 'description'];
+import { formOf } from './form-extras.js';
 
 /** Creates an object; the address may name fields, such as the parent. */
 export function NewObject({ type }: { type: ResourceType }) {
@@ -21,7 +19,8 @@ export function NewObject({ type }: { type: ResourceType }) {
   const described = bodyOf('POST', list_path);
   // a name is enough for a device
   const schema = isDevice ? { ...described, required: ['name'] } : described;
-  const fields = fieldsOf(schema);
+  const { hidden, ...form } = formOf(type, schema);
+  const fields = [...form.fields, ...hidden];
   const create = useApiMutation({
     async run(body: Values) {
       if (!isDevice) return createObject(list_path, body);
@@ -43,15 +42,12 @@ export function NewObject({ type }: { type: ResourceType }) {
       <Panel title="Fields">
         <SchemaForm
           schema={schema}
-          fields={fields}
-          main={isDevice ? mainFields : undefined}
+          {...form}
           initial={Object.fromEntries(Object.entries(search).filter(([field]) => fields.includes(field)))}
           submitLabel="Create"
           callOf={(body) => ({ method: 'POST', path: list_path, body })}
           mutation={create}
-        >
-          {findFormExtra(type)}
-        </SchemaForm>
+        />
       </Panel>
     </Page>
   );

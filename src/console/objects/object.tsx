@@ -6,6 +6,7 @@ import { limitFields } from '../api/document.js';
 import { useGet } from '../api/queries.js';
 import type { ResourceType, StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
+import type { Measure } from '../api/types.js';
 import { noteVisited } from '../api/visited.js';
 import { deviceTabs } from '../device/device.js';
 import { DeleteDialog } from '../edit/delete-dialog.js';
@@ -16,10 +17,11 @@ import { ListLink } from '../ui/address.js';
 import { Button, copy } from '../ui/button.js';
 import { CurlButton } from '../ui/curl.js';
 import { Loaded, Page, Panel } from '../ui/page.js';
+import { Table } from '../ui/table.js';
 import { type Tab, Tabs } from '../ui/tabs.js';
-import { FieldList, ReadAt } from '../ui/value.js';
+import { columnsOf, FieldList, ReadAt } from '../ui/value.js';
 import { AllChildren } from './children.js';
-import { findFormExtra } from './form-extras.js';
+import { formOf } from './form-extras.js';
 import { Trail } from './trail.js';
 
 const refresh_ms = 5000;
@@ -85,12 +87,26 @@ export function ObjectView({ type, id }: { type: ResourceType; id: string }) {
 }
 
 function ObjectOverview({ type, object }: { type: ResourceType; object: StoredObject }) {
-  const { entryOf } = useSession();
+  const { entryOf, resolve } = useSession();
+  const schema = entryOf(type.list_path);
+  const { properties = {} } = schema;
+  const measure = resolve(resolve(properties.measures).items);
+  const fields = Object.keys(properties).filter((field) => field !== 'measures');
   return (
     <div className="stack">
       <Panel title="Fields">
-        <FieldList schema={entryOf(type.list_path)} values={object} />
+        <FieldList schema={schema} values={object} fields={fields} />
       </Panel>
+      {Array.isArray(object.measures) && (
+        <Panel title="Measures">
+          <Table
+            caption="Measures"
+            entries={object.measures as Measure[]}
+            keyOf={({ path }) => path}
+            columns={columnsOf<Measure>(measure, Object.keys(measure.properties ?? {}))}
+          />
+        </Panel>
+      )}
       <AllChildren type={type} id={object.id_developer} />
     </div>
   );
@@ -113,14 +129,18 @@ function History({ type, id }: { type: ResourceType; id: string }) {
 /** The form keeps the version that it was opened with, while the page around it is read again and again. */
 function Editing({ type, object }: { type: ResourceType; object: StoredObject }) {
   const navigate = useNavigate();
+  const { bodyOf, can } = useSession();
   return (
     <div className="stack">
       <Panel title="Edit">
-        <EditForm type={type} object={object} onSaved={() => void navigate({ to: '.', search: {} })}>
-          {findFormExtra(type)}
-        </EditForm>
+        <EditForm
+          {...formOf(type, bodyOf('PUT', type.object_path))}
+          type={type}
+          object={object}
+          onSaved={() => void navigate({ to: '.', search: {} })}
+        />
       </Panel>
-      {useSession().can('DELETE', type.object_path) && <DangerZone type={type} object={object} />}
+      {can('DELETE', type.object_path) && <DangerZone type={type} object={object} />}
     </div>
   );
 }

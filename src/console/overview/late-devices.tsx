@@ -11,7 +11,7 @@ import { columnsOf, Time } from '../ui/value.js';
 
 const max_rows = 10;
 const max_measures = 3;
-const fields = 'id_developer,name,status,id_group,id_asset,stream_due_at';
+const fields = 'id_developer,name,status,last_status_at,id_group,id_asset,stream_due_at';
 
 /** The devices whose data are late for longest, of those that have sent any. */
 export function LateDevices({ fresh }: { fresh: Freshness }) {

@@ -1,8 +1,9 @@
+import type { ListAnswer } from '../api/types.js';
 import './search.css';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { type KeyboardEvent, useEffect, useId, useState } from 'react';
-import { type ListAnswer, request } from '../api/client.js';
+import { request } from '../api/client.js';
 import { findType, pageTypes, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useReadable } from '../api/session.js';
 import { type Place, visitedStore } from '../api/visited.js';

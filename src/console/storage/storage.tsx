@@ -6,6 +6,7 @@ import { useApiMutation, useList } from '../api/queries.js';
 import { useSession } from '../api/session.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { useAddress } from '../ui/address.js';
+import { Select } from '../ui/choice.js';
 import { ConfirmButton } from '../ui/dialog.js';
 import { Loaded, Page, Panel } from '../ui/page.js';
 import { PagedTable } from '../ui/table.js';
@@ -29,15 +30,12 @@ export function Storage() {
     <Page title="Linked storage">
       <div className="stack">
         <form className="row" onSubmit={choose}>
-          <select
+          <Select
             aria-label="Provider"
             value={provider}
-            onChange={({ target }) => setSearch({ provider: target.value })}
-          >
-            {choices.map((choice) => (
-              <option key={choice}>{choice}</option>
-            ))}
-          </select>
+            options={choices.map((choice) => [choice, choice])}
+            onChange={(chosen) => setSearch({ provider: chosen })}
+          />
           <input aria-label="User" placeholder="User" value={user} onChange={({ target }) => setUser(target.value)} />
           <button type="submit" className="primary">
             Open
@@ -98,16 +96,15 @@ function Files({ provider, username }: LinkedProps) {
     <Panel
       title="Files"
       actions={
-        <label>
+        <span>
           Order{' '}
-          <select value={op} onChange={({ target }) => sortBy(target.value)}>
-            {orders.map((order) => (
-              <option key={order} value={order}>
-                {orderLabels[order] ?? order}
-              </option>
-            ))}
-          </select>
-        </label>
+          <Select
+            aria-label="Order"
+            value={op}
+            options={orders.map((order) => [order, orderLabels[order] ?? order])}
+            onChange={sortBy}
+          />
+        </span>
       }
     >
       {isUnlinked ? (

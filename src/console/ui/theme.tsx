@@ -1,4 +1,5 @@
 import { useEffect, useState, useSyncExternalStore } from 'react';
+import { Select } from './choice.js';
 
 const item = 'device-platform.theme';
 const choices = { system: 'Auto', light: 'Light', dark: 'Dark' };
@@ -38,13 +39,5 @@ export function ThemeChoice() {
     document.documentElement.dataset.theme = theme;
     localStorage.setItem(item, theme);
   }, [theme]);
-  return (
-    <select aria-label="Colours" className="theme" value={theme} onChange={({ target }) => setTheme(target.value)}>
-      {Object.entries(choices).map(([value, label]) => (
-        <option key={value} value={value}>
-          {label}
-        </option>
-      ))}
-    </select>
-  );
+  return <Select aria-label="Colours" value={theme} options={Object.entries(choices)} onChange={setTheme} />;
 }

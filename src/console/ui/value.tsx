@@ -83,7 +83,7 @@ interface ValueProps {
 
 /** The value of a field for people. Text of clients is only ever shown as text. */
 export function Value({ field, value, schema = {} }: ValueProps) {
-  if (value === undefined || value === null) return <span className="muted">–</span>;
+  if (value === undefined || value === null) return '–';
   if (typeof value === 'boolean') return value ? 'yes' : <span className="badge off">no</span>;
   if (typeof value === 'number') {
     if (isTime(schema)) return <Time seconds={value} />;
@@ -122,7 +122,8 @@ export function columnsOf<T extends object>(
   { linked, render = {}, nameOf = (_plural, id) => shortenId(id) }: ColumnOptions<T> = {},
 ): Column<T>[] {
   const show = (entry: T, field: string) => {
-    const [content, schema = {}] = [Reflect.get(entry, field), properties[field]];
+    const content = field === 'status' ? shownStatusOf(entry as Entry) : Reflect.get(entry, field);
+    const schema = properties[field] ?? {};
     const plural = schema['x-references'];
     if (plural === undefined || typeof content !== 'string')
       return <Value field={field} value={content} schema={schema} />;
@@ -173,16 +174,10 @@ export function FieldList({ schema: { properties = {} }, values, fields = Object
 function NestedValue({ value }: ValueProps) {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return <pre className="json">{JSON.stringify(value, undefined, 2)}</pre>;
-  return (
-    <dl className="nested">
-      {Object.entries(value).map(([name, member]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>
-            {typeof member === 'object' ? <code className="json">{JSON.stringify(member)}</code> : String(member)}
-          </dd>
-        </div>
-      ))}
-    </dl>
-  );
+  const entries = Object.entries(value).map(([name, member]) => [name, textOf(member)] as const);
+  return <Facts entries={entries} />;
+}
+
+function textOf(member: unknown): ReactNode {
+  return typeof member === 'object' ? <code className="json">{JSON.stringify(member)}</code> : String(member);
 }

@@ -2,9 +2,12 @@ import { type ComponentProps, useState } from 'react';
 import { pathOf } from '../api/client.js';
 import type { EventText } from '../api/interface.js';
 import { useGet, useList } from '../api/queries.js';
+import type { Entry } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { SchemaField } from '../forms/fields.js';
 import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
+import { ObjectLink } from '../ui/address.js';
+import { CheckBoxes } from '../ui/choice.js';
 import { Failure, Loaded } from '../ui/page.js';
 
 interface Place {
@@ -25,17 +28,23 @@ const places: readonly Place[] = [
   { label: 'A program, as text', format: 'text', hint: 'https://… of a receiver that takes plain text' },
 ];
 
-interface Subject {
-  label: string;
-  types: readonly string[];
-}
-
-const subjects: readonly Subject[] = [
-  { label: 'Alarms', types: ['alarm.'] },
-  { label: 'Status of devices', types: ['device.status_changed'] },
-  { label: 'Everything', types: ['*'] },
-];
-const own: Subject = { label: 'Other types of events', types: [] };
+/** Types of events that people choose from; one that ends with a point stands for all that begin so. */
+const subjects = Object.entries({
+  '*': 'Everything',
+  'alarm.': 'Alarms',
+  'device.status_changed': 'Status of devices',
+  'device.created': 'New devices',
+  'device.updated': 'Changed devices',
+  'device.deleted': 'Deleted devices',
+  'state.': 'State',
+  'command.': 'Commands',
+  'config.': 'Delivery of files',
+  'deviceconfig.': 'Stored files',
+  'streams.': 'Deleted streams',
+  'apikey.': 'API keys',
+  'credentials.': 'MQTT credentials',
+  'webhook.': 'Webhooks',
+});
 
 function findPlace({ format, url = 'mailto:' }: Values): Place | undefined {
   const isMail = String(url).startsWith('mailto:');
@@ -47,15 +56,15 @@ type Props = Omit<ComponentProps<typeof SchemaForm>, 'children' | 'fields'>;
 /** The form of a webhook: where to, what, and then which part of the fleet; with a preview of its texts. */
 export function WebhookForm({ schema, initial = {}, mutation, callOf, ...props }: Props) {
   const [place, setPlace] = useState(() => findPlace(initial) ?? places[0]);
-  const [subject, setSubject] = useState(
-    () => subjects.find(({ types }) => String(types) === String(initial.types ?? 'alarm.')) ?? own,
-  );
+  const [types, setTypes] = useState((initial.types ?? ['alarm.']) as readonly string[]);
+  const isOffered = (type: string) => subjects.some(([offered]) => offered === type);
+  const others = types.filter((type) => !isOffered(type));
   const isForPrograms = place?.format === 'standard';
-  const hidden = ['format', ...(subject === own ? [] : ['types']), ...(isForPrograms ? ['digest_s'] : [])];
+  const hidden = ['format', 'types', ...(isForPrograms ? ['digest_s'] : [])];
   const complete = (values: Values): Values => ({
     ...values,
     format: place?.format,
-    ...(subject !== own && { types: subject.types }),
+    types: types.filter((type) => type !== ''),
   });
   return (
     <div className="stack">
@@ -67,12 +76,22 @@ export function WebhookForm({ schema, initial = {}, mutation, callOf, ...props }
           onChange={(label) => setPlace((old) => places.find((other) => other.label === label) ?? old)}
         />
         {place && <p className="muted">{place.hint}</p>}
-        <SchemaField
-          name="What"
-          schema={{ enum: [...subjects, own].map(({ label }) => label) }}
-          value={subject.label}
-          onChange={(label) => setSubject(subjects.find((other) => other.label === label) ?? own)}
-        />
+        <fieldset>
+          <legend>What</legend>
+          <div className="row choices">
+            <CheckBoxes
+              options={subjects}
+              chosen={types.filter(isOffered)}
+              onChange={(chosen) => setTypes([...chosen, ...others])}
+            />
+          </div>
+          <SchemaField
+            name="Other types of events"
+            schema={{ type: 'array' }}
+            value={others}
+            onChange={(typed) => setTypes([...types.filter(isOffered), ...((typed ?? []) as string[])])}
+          />
+        </fieldset>
       </div>
       <SchemaForm
         {...props}
@@ -112,7 +131,21 @@ export function TextPreview({ webhook }: { webhook: Values }) {
 }
 
 /** An event of the log as people get it. */
-export function EventMessage({ id }: { id: string }) {
+function EventMessage({ id }: { id: string }) {
   const answer = useGet<EventText>(pathOf('events', id, 'text'), {}, { isStatic: true });
   return <Loaded of={answer}>{({ subject, text }) => <pre>{`${subject}\n\n${text}`}</pre>}</Loaded>;
+}
+
+/** An event that was sent: its device, its text, and itself. */
+export function DeliveredEvent({ id }: { id: string }) {
+  // ids are hexadecimal numbers in the order of the log, which shows no single events
+  const query = { after: (BigInt(`0x${id}`) - 1n).toString(16).padStart(id.length, '0'), max: 1 };
+  const event = useList<Entry>('/events/', query, { isStatic: true }).data?.result.find((found) => found.id === id);
+  return (
+    <div className="stack">
+      {event?.resource === 'device' && <ObjectLink plural="devices" id={String(event.id_developer)} />}
+      <EventMessage id={id} />
+      {event && <pre className="json">{JSON.stringify(event, undefined, 2)}</pre>}
+    </div>
+  );
 }

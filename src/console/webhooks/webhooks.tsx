@@ -12,7 +12,7 @@ import { ObjectTable } from '../lists/object-table.js';
 import { Button } from '../ui/button.js';
 import { ConfirmButton, DialogButton, SecretDialog } from '../ui/dialog.js';
 import { Loaded, Page, Panel } from '../ui/page.js';
-import { EventMessage, WebhookForm } from './webhook-form.js';
+import { DeliveredEvent, WebhookForm } from './webhook-form.js';
 
 const template = '/webhooks/';
 const object_path = '/webhooks/{webhook_id_developer}/';
@@ -102,7 +102,7 @@ function Deliveries({ id }: { id: string }) {
           type === test_type ? null : (
             <span className="row">
               <DialogButton label="Show" heading={String(type)} of={String(event)}>
-                {() => <EventMessage id={String(event)} />}
+                {() => <DeliveredEvent id={String(event)} />}
               </DialogButton>
               <Button of={String(event)} onClick={() => retry.mutate(String(event))}>
                 Retry

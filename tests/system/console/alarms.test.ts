@@ -26,6 +26,7 @@ describeInBrowser('alarms', () => {
       { resource: 'project', name: 'Plant', id_customer: 'c-1' },
       { resource: 'service', name: 'Cooling', id_project: 'Plant@demo' },
       { resource: 'group', name: 'Hall', id_service: 'Cooling@demo' },
+      { resource: 'model', name: 'Motor', measures: [{ path: 'rpm', name: 'Speed', unit: '1/min' }] },
       ...['Pump', 'Fan', 'Valve'].map((name) => ({ resource: 'device', name, type: 'x', id_group: 'Hall@demo' })),
     ]);
   });
@@ -35,47 +36,47 @@ describeInBrowser('alarms', () => {
     await page.getByRole('link', { name: 'New alarm rule' }).click();
     await page.getByLabel('Name (required)').fill('Overpressure');
     await page.getByLabel('Severity (required)').selectOption('critical');
-    await page.getByLabel('For (seconds)').fill('60');
+    await page.getByLabel('for', { exact: true }).fill('1.5');
+    await page.getByText('More fields').click();
     await page.getByLabel('Enabled').selectOption('no');
-    for (const round of [1, 2]) {
-      await press(page, 'Add condition');
-      await page.getByRole('group', { name: `Condition ${round}` }).waitFor();
-    }
+    await press(page, 'Add condition');
     const condition = (number: number) => page.getByRole('group', { name: `Condition ${number}` });
+    for (const number of [1, 2]) await condition(number).getByLabel('Path').selectOption('another…');
+    await condition(1).getByLabel('Comparison').selectOption('is');
     for (const [field, text] of [
       ['Path', 'mode'],
-      ['Op', '='],
       ['Value', '"8"'],
     ] as const)
       await condition(1).getByLabel(field, { exact: true }).fill(text);
     for (const [field, text] of [
       ['Path', 'bar'],
-      ['Op', '>'],
       ['Value', '8'],
-      ['Clear', '9.50'],
+      ['Until', '9.50'],
     ] as const)
       await condition(2).getByLabel(field, { exact: true }).fill(text);
     await press(page, 'Create');
     await condition(2).getByText('must be less than value').waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
-    await condition(2).getByLabel('Clear', { exact: true }).fill('7.50');
+    await condition(2).getByLabel('Until', { exact: true }).fill('7.50');
     await press(page, 'Create');
     await page.getByText('mode = "8"; bar > 8, until 7.5').waitFor();
     expect(await show('/alarmrules/Overpressure@demo/')).toMatchObject({
       severity: 'critical',
       enabled: false,
-      for: 60,
+      for: 90,
       conditions: [
         { path: 'mode', op: '=', value: '8' },
         { path: 'bar', op: '>', value: 8, clear: 7.5 },
       ],
     });
     await press(page, 'Edit');
-    await page.getByLabel('For (seconds)').fill('0');
+    expect(await page.getByLabel('for', { exact: true }).inputValue()).toBe('1.5');
+    await page.getByLabel('for', { exact: true }).fill('0');
     await press(page, 'Remove condition 1');
     expect(await condition(1).getByLabel('Path', { exact: true }).inputValue()).toBe('bar');
     await press(page, 'Add condition');
-    for (const status of ['no_data', 'disconnected'])
+    await condition(2).getByLabel('Kind').selectOption('the status is');
+    for (const status of ['data late', 'disconnected'])
       await condition(2).getByRole('checkbox', { name: status }).check();
     await page.getByLabel('Match').selectOption('any');
     await press(page, 'Save');
@@ -148,6 +149,13 @@ describeInBrowser('alarms', () => {
   it('a rule says before it is saved which devices would be in alarm', async () => {
     await send('Pump', { note: 1 });
     const page = await ctx.open('alarmrules/Slow%40demo?tab=edit');
+    const condition = page.getByRole('group', { name: 'Condition 1' });
+    // the names and units of models, then the paths that devices have sent last
+    await condition.getByText('1/min').waitFor();
+    expect(await condition.getByLabel('Path').locator('option').allInnerTexts()).toEqual([
+      ...['choose…', 'Speed', 'note', 'bar', 'another…'],
+    ]);
+    expect(await condition.locator('option:checked').allInnerTexts()).toEqual(['the value of', 'Speed', 'is below']);
     await press(page, 'Which devices now?');
     await page.getByText('1 of 3 devices would be in alarm now.').waitFor();
     await page.getByText('2 devices cannot be told: the last stream has not all of the paths.').waitFor();
@@ -157,16 +165,30 @@ describeInBrowser('alarms', () => {
     await preview.getByText('warning < 100').waitFor();
     expect(await preview.getByRole('list').getByRole('link').allInnerTexts()).toEqual(['Fan']);
     expect(await findAxeViolations(page)).toEqual([]);
+    await page.getByLabel('Where').selectOption('the device');
     await page.getByLabel('Device', { exact: true }).fill('Valve@demo');
     await preview.getByRole('link').first().waitFor({ state: 'detached' });
     await press(page, 'Which devices now?');
     await page.getByText('0 of 1 device would be in alarm now.').waitFor();
-    const comparison = page.getByRole('group', { name: 'Condition 1' }).getByLabel('Op', { exact: true });
-    for (const text of ['', '=>']) {
-      await comparison.fill(text);
-      await preview.getByText('Complete the conditions first.').waitFor();
-      expect(await page.getByRole('button', { name: 'Which devices now?' }).isDisabled()).toBe(true);
-    }
+    await condition.getByLabel('Kind').selectOption('nothing comes with');
+    await preview.getByText('Complete the conditions first.').waitFor();
+    expect(await page.getByRole('button', { name: 'Which devices now?' }).isDisabled()).toBe(true);
+    await condition.getByLabel('Path').selectOption('Speed');
+    await condition.getByLabel('Minutes').fill('30');
+    await press(page, 'Save');
+    await page.getByText('no rpm for 30 min').waitFor();
+    expect(await show('/alarmrules/Slow@demo/')).toMatchObject({
+      ...{ id_device: 'Valve@demo', conditions: [{ absent: 'rpm', minutes: 30 }] },
+    });
+    await press(page, 'Edit');
+    await page.getByLabel('Where').selectOption('the group');
+    await page.getByLabel('Group', { exact: true }).fill('Hall@demo');
+    await press(page, 'Save');
+    await page.getByText('Saved Slow.').first().waitFor();
+    const body = { id_group: null, conditions: [{ path: 'rpm', op: '<', value: 100 }] };
+    const moved = await show('/alarmrules/Slow@demo/');
+    expect([moved.id_group, moved.id_device]).toEqual(['Hall@demo', undefined]);
+    expect((await ctx.service.send('PUT', '/alarmrules/Slow@demo/', body)).body.code).toBe(2005);
   });
 
   it('the severity of open alarms is in the list, in the hierarchy and on the map', async () => {

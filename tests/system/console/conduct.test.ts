@@ -98,6 +98,7 @@ describeInBrowser('the console', () => {
 
   it('keeps what was typed when saving fails, and saves it when asked again', async () => {
     const page = await ctx.open('devices/Pump%40demo?tab=edit');
+    await page.getByText('More fields').click();
     await page.getByLabel('Firmware').fill('3.1');
     await page.route(/\/devices\/Pump%40demo\/$/, (route) =>
       route.request().method() === 'PUT'
@@ -123,17 +124,29 @@ describeInBrowser('the console', () => {
     expect(await page.evaluate('getComputedStyle(document.documentElement).colorScheme')).toBe('dark');
   });
 
-  it('the description begins with the operations, has the colours that are chosen and the key of the tab', async () => {
+  it('the description begins with requests and the operations, has the colours that are chosen and the key of the tab', async () => {
     const page = await ctx.open('about');
     await page.getByRole('combobox', { name: 'Colours' }).selectOption('Dark');
     await page.goto(`${ctx.service.url}/docs/`);
     const operation = page.locator('.opblock').first();
     await operation.waitFor();
-    expect((await operation.boundingBox())?.y).toBeLessThan(500);
+    expect((await operation.boundingBox())?.y).toBeLessThan(900);
     expect(await page.locator('details > summary').textContent()).toBe('About this interface');
     expect(await page.evaluate('document.documentElement.className')).toContain('dark-mode');
+    await page.getByRole('heading', { level: 1 }).first().waitFor();
+    const requests = page.getByRole('list').first().getByRole('button');
+    expect(await requests.count()).toBe(5);
+    for (let number = 0; number < 5; number++) {
+      const answered = page.waitForResponse((response) => !response.url().includes('/docs/'));
+      await requests.nth(number).click();
+      expect((await answered).status()).toBe(200);
+    }
+    await requests.first().click();
+    await page.getByText('"account": "demo"').waitFor();
     await page.getByRole('button', { name: 'authorization button locked' }).first().waitFor();
     expect(await page.evaluate('ui.authSelectors.authorized().toJS().apikey.value')).toBe(ctx.service.key);
+    await page.getByRole('link', { name: 'Console' }).click();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
   });
 
   it('the map shows the last values of a device and leads to it, also by keyboard', async () => {

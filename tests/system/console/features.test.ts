@@ -87,11 +87,13 @@ describeInBrowser('a view', () => {
     await waitForView(later);
     await later.clock.fastForward(3 * 86_400_000);
     const late = later.getByRole('region', { name: 'Late devices' });
-    await late.getByRole('row', { name: /^Pump Status late Hall 2 days ago 1\.0 bar 3 days ago$/ }).waitFor();
+    await late.getByRole('row', { name: /^Pump OK, sends no status Hall 2 days ago 1\.0 bar 3 days ago$/ }).waitFor();
     // the numbers of the tiles are those of the lists they lead to
     await tile('Disconnected').getByRole('link').click();
     await page.getByRole('link', { name: 'Silent', exact: true }).waitFor();
     expect(await page.locator('tbody tr').count()).toBe(1);
+    await ctx.show('groups/Hall%40demo');
+    await page.getByRole('row', { name: /^Pump OK, sends no status / }).waitFor();
   });
 
   it('there are twelve places, seven tabs and three buttons over a list, and earlier addresses lead to them', async () => {
@@ -304,6 +306,9 @@ describeInBrowser('a view', () => {
     await press(page, 'Save');
     await page.getByText('Saved Gauge.').waitFor();
     expect((await show('/models/Gauge@demo/')).measures).toEqual([{ path: 'bar', max: 12.5 }]);
+    const row = page.getByRole('region', { name: 'Measures' }).getByRole('row').nth(1);
+    expect((await row.getByRole('cell').allInnerTexts()).filter((text) => text !== '–')).toEqual(['bar', '12.5']);
+    expect(await findAxeViolations(page)).toEqual([]);
   });
 
   it('events: a change appears in the live tail and in the history of its object', async () => {
@@ -383,8 +388,9 @@ describeInBrowser('a view', () => {
     const form = page.getByRole('dialog', { name: 'New webhook' });
     await form.getByLabel('Name (required)').fill('Receiver');
     await form.getByLabel('Address (required)').fill(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`);
-    await form.getByLabel('What').selectOption('Other types of events');
-    await form.getByLabel('Types (required)').fill('device.created\ndevice.deleted');
+    for (const kind of ['Alarms', 'New devices', 'Deleted devices'])
+      await form.getByLabel(kind, { exact: true }).click();
+    await form.getByLabel('Other types of events').fill('model.created');
     await form.getByRole('button', { name: 'Create' }).click();
     const secret = page.getByRole('dialog', { name: 'Signing secret' });
     expect(await secret.locator('pre').textContent()).toMatch(/^whsec_/);
@@ -400,7 +406,13 @@ describeInBrowser('a view', () => {
     expect((await ctx.service.send('POST', '/devices/', device)).body.code).toBe(2001);
     const sent = page.getByRole('row', { name: /device\.created 1 200/ });
     await sent.getByRole('button', { name: 'Show' }).click();
-    await page.getByRole('dialog', { name: 'device.created' }).getByText('About: Told').waitFor();
+    expect((await show('/webhooks/Receiver@demo/')).types).toEqual([
+      ...['device.created', 'device.deleted', 'model.created'],
+    ]);
+    const shown = page.getByRole('dialog', { name: 'device.created' });
+    await shown.getByText('About: Told').waitFor();
+    await shown.getByRole('link', { name: 'Told' }).waitFor();
+    await shown.getByText('"type": "device.created"').waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     await page.keyboard.press('Escape');
     expect((await ctx.service.send('DELETE', '/devices/Told@demo/')).body.code).toBe(2004);
@@ -416,8 +428,7 @@ describeInBrowser('a view', () => {
     await press(page, 'New webhook');
     const form = page.getByRole('dialog', { name: 'New webhook' });
     await form.getByLabel('Where to').selectOption('ntfy');
-    await form.getByLabel('What').selectOption('Status of devices');
-    expect(await form.getByLabel('Types (required)').count()).toBe(0);
+    for (const kind of ['Alarms', 'Status of devices']) await form.getByLabel(kind, { exact: true }).click();
     await form.getByText(/^Device [a-z ]+: \w+\s+Device: /).waitFor();
     await form.getByLabel('Name (required)').fill('Shift');
     await form.getByLabel('Address (required)').fill(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/t`);
@@ -748,7 +759,7 @@ describeInBrowser('a view', () => {
     await press(page, 'Delete…');
     const dialog = page.getByRole('dialog', { name: 'Delete project' });
     await dialog
-      .getByRole('listitem')
+      .locator('.facts > div')
       .filter({ hasText: /^Devices4$/ })
       .waitFor();
     expect(await findAxeViolations(page)).toEqual([]);

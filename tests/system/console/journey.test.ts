@@ -274,7 +274,7 @@ describeInBrowser('an operator', () => {
     expect(await show('/devices/Pump@demo/')).toMatchObject({ id_group: 'Hall 2@demo' });
     await choose('Hall 2', 'Delete…');
     const dialog = page.getByRole('dialog', { name: 'Delete group' });
-    await dialog.getByRole('list', { name: 'What is deleted' }).getByText('Devices').waitFor();
+    await dialog.getByLabel('What is deleted').getByText('Devices').waitFor();
     expect(await dialog.getByRole('button', { name: 'Delete' }).isDisabled()).toBe(true);
     await dialog.getByLabel('Type the name to confirm').fill('Hall 2');
     await dialog.getByRole('button', { name: 'Delete' }).click();

@@ -100,7 +100,7 @@ describeInBrowser('a list', () => {
     await bar(page).getByRole('button', { name: 'Delete…' }).click();
     const dialog = page.getByRole('dialog', { name: 'Delete 25 devices' });
     await dialog.getByRole('button', { name: 'Preview' }).click();
-    await dialog.getByRole('list', { name: 'What is deleted' }).getByText('25').waitFor();
+    await dialog.getByLabel('What is deleted').getByText('25').waitFor();
     await dialog.getByLabel('Type the number (25) to confirm').fill('25');
     // the first requests are answered, the others wait: nothing but cancelling ends this
     const held: (() => void)[] = [];

@@ -15,6 +15,8 @@ it('fills stations with a day of readings, and raises alarms, once', async () =>
     out: expect.stringMatching(/60 devices, 3 device configs, \d+ streams, 3 alarm rules\n/),
   });
   expect(first.out).toContain(`npm run simulate -- --url ${ctx.service.url} --devices`);
+  // a service without a broker
+  expect(first.out).not.toContain('--mqtt');
   const demo = await ctx.service.client({ account: 'demo' });
   const total = async (path: string) => (await demo.get(path)).body.total_documents;
   const streams = await total('/streams/?max=1');
