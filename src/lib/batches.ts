@@ -18,7 +18,7 @@ export async function* readInBatches<Item>(
   if (batch.length > 0) yield batch;
 }
 
-/** What the driver serializes in one turn of the event loop; this much, all in short values, takes about 40 ms. */
+/** Bytes that the driver serializes in one turn of the event loop; this much, all in short values, takes about 40 ms. */
 export const max_batch_bytes = 512 * 1024;
 
 /** Splits a list into parts of at most `size`, and of 512 KiB or one item if `bytesOf` counts the bytes of each. */

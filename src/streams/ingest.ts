@@ -107,7 +107,7 @@ export function createIngest(options: Options): (submission: Submission) => Prom
   };
 }
 
-/** What the batches of a process have in common. */
+/** State and functions that the batches of a process share. */
 type Stages = ReturnType<typeof openStages>;
 
 function openStages(options: Options, nextNumber: NextNumber) {
@@ -192,7 +192,7 @@ interface Stored {
 
 /**
  * Compares stored streams with alarm rules and moves the deadlines of their devices, again if a device has changed in between,
- * and begins what each account has to do by itself. @returns the faults of jobs whose devices were deleted meanwhile
+ * and begins the rest of the work of each account. @returns the faults of jobs whose devices were deleted since
  */
 async function follow(
   { db, prepareEvaluation, finish }: Stages,

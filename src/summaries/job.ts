@@ -77,7 +77,7 @@ export function createSummaryWork({ db, log, metrics }: Omit<Deps, 'clock'>) {
   };
 }
 
-/** Summarises marked hours again, unless they are marked anew. Those that are not over yet wait. */
+/** Summarises marked hours again, unless they have another mark since. Hours that are not over yet wait. */
 async function renewHours(db: Database, due: readonly HourDocument[], now: number): Promise<void> {
   const summaries = summariesOf(db);
   const timeOf = ({ _id }: HourDocument) => Number(_id.at) + hour_s + delay_s;

@@ -18,7 +18,7 @@ const scopes = ['id_model', 'id_project', 'id_service', 'id_group', 'id_asset', 
 /** The fields of a rule that the sentence has. */
 export const sentenceFields: readonly string[] = ['conditions', 'match', 'for', ...scopes];
 
-/** How each kind of a condition begins, and what it has at first. */
+/** The kinds of a condition, by the words that they begin with. */
 const kinds = { value: 'the value of', status: 'the status is', absent: 'nothing comes with' };
 const beginnings: Readonly<Record<string, Condition>> = {
   value: { op: '>' },
@@ -43,7 +43,7 @@ interface SentenceProps {
   onChange(changed: Values): void;
 }
 
-/** What a rule waits for, as sentences: which values or statuses, for how long, and of which devices. */
+/** A rule as sentences: the values or statuses that it waits for, for how long, and of which devices. */
 export function RuleSentence({ rule, schema, errors, onChange }: SentenceProps) {
   const paths = useKnownPaths();
   const id = useId();

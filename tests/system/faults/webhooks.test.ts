@@ -187,7 +187,7 @@ describe('delivery', () => {
     const hook = { name: 'digest', url: receiver.url, types: ['device.'], format: 'text', digest_s: 3 };
     expect((await first.send('POST', '/webhooks/', hook)).body.code).toBe(2001);
     await log(1);
-    // what is told and not recorded is told again
+    // a delivery that is not recorded is repeated
     await waitUntil(async () => (await deliveriesOf(first)).length === 1);
     await log(3);
     await first.stop('SIGKILL');
