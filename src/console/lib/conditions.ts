@@ -56,7 +56,7 @@ export function judge(
 /** Reports whether a condition of a form has all that it needs, with a comparison that there is. */
 export function isComplete({ path, op, value, status, absent, minutes }: Condition): boolean {
   if (Array.isArray(status)) return status.length > 0;
-  if (absent !== undefined) return Number(minutes) > 0;
+  if (absent !== undefined) return absent !== '' && Number(minutes) > 0;
   const isKnown = op === '=' || op === '!=' || Object.hasOwn(comparisons, String(op));
   return typeof path === 'string' && path !== '' && isKnown && value !== undefined && value !== null;
 }

@@ -173,22 +173,29 @@ describeInBrowser('alarms', () => {
     await condition.getByLabel('Kind').selectOption('nothing comes with');
     await preview.getByText('Complete the conditions first.').waitFor();
     expect(await page.getByRole('button', { name: 'Which devices now?' }).isDisabled()).toBe(true);
+  });
+
+  it('a rule is given another condition and another part of the fleet', async () => {
+    const rule = { name: 'Idle', severity: 'info', conditions: [{ path: 'rpm', op: '<', value: 1 }] };
+    await ctx.service.create('alarmrules', { ...rule, id_device: 'Valve@demo' });
+    const page = await ctx.open('alarmrules/Idle%40demo?tab=edit');
+    const condition = page.getByRole('group', { name: 'Condition 1' });
+    await condition.getByLabel('Kind').selectOption('nothing comes with');
     await condition.getByLabel('Path').selectOption('Speed');
     await condition.getByLabel('Minutes').fill('30');
     await press(page, 'Save');
     await page.getByText('no rpm for 30 min').waitFor();
-    expect(await show('/alarmrules/Slow@demo/')).toMatchObject({
+    expect(await show('/alarmrules/Idle@demo/')).toMatchObject({
       ...{ id_device: 'Valve@demo', conditions: [{ absent: 'rpm', minutes: 30 }] },
     });
     await press(page, 'Edit');
     await page.getByLabel('Where').selectOption('the group');
     await page.getByLabel('Group', { exact: true }).fill('Hall@demo');
     await press(page, 'Save');
-    await page.getByText('Saved Slow.').first().waitFor();
-    const body = { id_group: null, conditions: [{ path: 'rpm', op: '<', value: 100 }] };
-    const moved = await show('/alarmrules/Slow@demo/');
-    expect([moved.id_group, moved.id_device]).toEqual(['Hall@demo', undefined]);
-    expect((await ctx.service.send('PUT', '/alarmrules/Slow@demo/', body)).body.code).toBe(2005);
+    await page.getByText('Saved Idle.').first().waitFor();
+    const { id_group, id_device } = await show('/alarmrules/Idle@demo/');
+    expect([id_group, id_device]).toEqual(['Hall@demo', undefined]);
+    expect((await ctx.service.send('DELETE', '/alarmrules/Idle@demo/')).body.code).toBe(2004);
   });
 
   it('the severity of open alarms is in the list, in the hierarchy and on the map', async () => {

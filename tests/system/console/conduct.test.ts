@@ -46,6 +46,8 @@ describeInBrowser('the console', () => {
     await page.getByRole('heading', { level: 1, name: 'Pump' }).waitFor();
     await page.getByRole('button', { name: 'Edit' }).focus();
     await page.keyboard.press('Space');
+    await page.getByText('More fields').focus();
+    await page.keyboard.press('Enter');
     await page.getByLabel('Firmware').waitFor();
   });
 

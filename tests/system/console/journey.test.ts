@@ -186,6 +186,7 @@ describeInBrowser('an operator', () => {
   it('resolves a conflict field by field', async () => {
     const page = await ctx.open('devices/Pump%40demo?tab=edit');
     await field(page, 'Description').fill('mine');
+    await page.getByText('More fields').click();
     await field(page, 'Firmware').fill('2.0');
     const theirs = { description: 'theirs', sensor: 'pressure' };
     expect((await ctx.service.send('POST', '/devices/Pump@demo/streams/', { data: { bar: 4 } })).status).toBe(200);
