@@ -53,7 +53,7 @@ it('serves a page that loads only files of the service', async () => {
   const page = await anonymous.get('/docs/');
   expect([page.status, page.headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
   expect(page.text).not.toMatch(/https?:|<script>|\son\w+=/);
-  const loaded = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path);
+  const loaded = [...page.text.matchAll(/<(?:link|script)[^>]* (?:src|href)="([^"]+)"/g)].map(([, path]) => path);
   expect(loaded).toEqual(['swagger-ui.css', 'favicon-32x32.png', 'swagger-ui-bundle.js', 'start.js']);
   for (const path of loaded) {
     const asset = await anonymous.get(`/docs/${path}`, { 'Accept-Encoding': 'identity' });
@@ -68,6 +68,12 @@ async function startPage(stored: Map<string, string>, { theme = '', isDarkPrefer
   const { text } = await anonymous.get('/docs/start.js');
   const preauthorized: string[][] = [];
   const classes: string[] = [];
+  const created: { name: string; textContent?: string }[] = [];
+  const createElement = (name: string) => {
+    const element = { name, addEventListener: () => undefined, append: () => undefined };
+    created.push(element);
+    return element;
+  };
   // biome-ignore lint/suspicious/noExplicitAny: the configuration has parts of many types
   let config: any;
   const page = {
@@ -77,21 +83,29 @@ async function startPage(stored: Map<string, string>, { theme = '', isDarkPrefer
       removeItem: (item: string) => stored.delete(item),
     },
     localStorage: { getItem: (item: string) => (item === 'device-platform.theme' && theme ? theme : null) },
+    fetch: async () => ({ ok: true }),
+    URL,
+    location: { href: 'http://platform.test/docs/' },
     matchMedia: () => ({ matches: isDarkPreferred, addEventListener: () => undefined }),
     document: {
-      querySelector: () => null,
+      querySelector: () => ({}),
+      getElementById: createElement,
+      createElement,
       documentElement: { classList: { toggle: (name: string, isOn: boolean) => isOn && classes.push(name) } },
     },
     SwaggerUIBundle(given: object) {
       config = given;
-      return { preauthorizeApiKey: (...args: string[]) => preauthorized.push(args) };
+      const servers = { toJS: () => [{ url: '/api' }] };
+      const specSelectors = { specJson: () => ({ get: () => servers }) };
+      return { specSelectors, preauthorizeApiKey: (...args: string[]) => preauthorized.push(args) };
     },
   };
   runInNewContext(text, page);
   config.onComplete();
   const React = { createElement: (...element: unknown[]) => element };
   const plugins = config.plugins.map((plugin: (system: object) => object) => plugin({ React }));
-  return { config, preauthorized, classes, ...Object.assign({}, ...plugins) };
+  const commands = created.filter(({ name }) => name === 'code').map(({ textContent }) => textContent);
+  return { config, preauthorized, classes, commands, ...Object.assign({}, ...plugins) };
 }
 
 it('keeps the key for the tab only', async () => {
@@ -109,8 +123,17 @@ it('keeps the key for the tab only', async () => {
 });
 
 it('takes the key and the theme of the console, and begins with the operations', async () => {
-  const { preauthorized } = await startPage(new Map([['device-platform.apikey', 'C']]));
+  const { preauthorized, commands } = await startPage(new Map([['device-platform.apikey', 'C']]));
   expect(preauthorized).toEqual([['apikey', 'C']]);
+  expect(commands).toEqual(
+    [
+      'self/',
+      'devices/?max=3',
+      'devices/?max=3&fields=id_developer,latest',
+      'devices/counts/?by=status',
+      'events/?max=3',
+    ].map((path) => `curl -H "service.apikey: $KEY" "http://platform.test/api/${path}"`),
+  );
   const choices: [theme: string, isDarkPreferred: boolean, classes: string[]][] = [
     ['', false, []],
     ['', true, ['dark-mode']],
