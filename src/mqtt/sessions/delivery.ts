@@ -162,9 +162,12 @@ export function createDelivery(
   async function deliverStored(message: StoredDelivery, match: FilterMatch): Promise<void> {
     const { topic, origin } = message;
     const qos = Math.min(message.qos, match.qos) as Qos;
-    await refresh();
-    while (!isStopped && qos > 0 && !connection.hasRoom()) await waitForRoom();
-    if (isStopped || session.revoked || !rules.isFresh(session)) return;
+    // a look at permissions that took long, or a wait for room, leaves them out of date
+    do {
+      await refresh();
+      while (!isStopped && qos > 0 && !connection.hasRoom()) await waitForRoom();
+      if (isStopped || session.revoked) return;
+    } while (!rules.isFresh(session));
     if (!canReceive(session.permissions, topic) || isExpired(message, clock())) {
       if (isOfQueue(origin)) session.queue?.remove(origin);
       return;
