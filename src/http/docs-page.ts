@@ -42,14 +42,14 @@ const firstRequests = [
   ['What happened last', '/events/?max=3'],
 ];
 
+// also what the console holds, if it was used in this tab
 function readCredential() {
   const key = sessionStorage.getItem(item) ?? sessionStorage.getItem('device-platform.apikey');
   const tokens = sessionStorage.getItem('device-platform.tokens');
-  if (key !== null || tokens === null) return { 'service.apikey': key ?? '' };
-  return { Authorization: 'Bearer ' + JSON.parse(tokens).bearer };
+  return key === null && tokens !== null ? { bearer: JSON.parse(tokens).bearer } : { apikey: key };
 }
 
-function showFirstRequests(base) {
+function showFirstRequests(base, keyHeader) {
   const answer = document.getElementById('answer');
   for (const [title, path] of firstRequests) {
     const [entry, button, command] = ['li', 'button', 'code'].map((name) => document.createElement(name));
@@ -57,10 +57,12 @@ function showFirstRequests(base) {
     button.className = 'btn';
     button.addEventListener('click', async () => {
       answer.hidden = false;
-      const response = await fetch(base + path, { headers: { Accept: 'application/json', ...readCredential() } });
+      const { apikey, bearer } = readCredential();
+      const credential = bearer ? { Authorization: 'Bearer ' + bearer } : { [keyHeader]: apikey ?? '' };
+      const response = await fetch(base + path, { headers: { Accept: 'application/json', ...credential } });
       answer.textContent = response.status + ' ' + JSON.stringify(await response.json(), undefined, 2);
     });
-    command.textContent = 'curl -H "service.apikey: $KEY" "' + base + path + '"';
+    command.textContent = 'curl -H "' + keyHeader + ': $KEY" "' + base + path + '"';
     entry.append(button, ' ', command);
     document.getElementById('requests').append(entry);
   }
@@ -140,13 +142,11 @@ const ui = SwaggerUIBundle({
   filter: true,
   plugins: [keepKeyForTab, filterOperations, foldDescription],
   onComplete() {
-    const [server] = ui.specSelectors.specJson().get('servers').toJS();
-    showFirstRequests(new URL(server.url, location.href).href.replace(/\\/$/, ''));
-    // what the console holds, if it was used in this tab
-    const key = sessionStorage.getItem(item) ?? sessionStorage.getItem('device-platform.apikey');
-    const tokens = sessionStorage.getItem('device-platform.tokens');
-    if (key !== null) ui.preauthorizeApiKey('apikey', key);
-    else if (tokens !== null) ui.preauthorizeApiKey('bearer', JSON.parse(tokens).bearer);
+    const description = ui.specSelectors.specJson();
+    const base = new URL(description.getIn(['servers', 0, 'url']), location.href).href.replace(/\\/$/, '');
+    showFirstRequests(base, description.getIn(['components', 'securitySchemes', 'apikey', 'name']));
+    for (const [scheme, value] of Object.entries(readCredential()))
+      if (value !== null) ui.preauthorizeApiKey(scheme, value);
     const input = document.querySelector('.operation-filter-input');
     if (input !== null) input.placeholder = 'Filter operations';
   },

@@ -95,8 +95,12 @@ async function startPage(stored: Map<string, string>, { theme = '', isDarkPrefer
     },
     SwaggerUIBundle(given: object) {
       config = given;
-      const servers = { toJS: () => [{ url: '/api' }] };
-      const specSelectors = { specJson: () => ({ get: () => servers }) };
+      const described = new Map([
+        ['servers.0.url', '/api'],
+        ['components.securitySchemes.apikey.name', 'x-key'],
+      ]);
+      const getIn = (path: (string | number)[]) => described.get(path.join('.'));
+      const specSelectors = { specJson: () => ({ getIn }) };
       return { specSelectors, preauthorizeApiKey: (...args: string[]) => preauthorized.push(args) };
     },
   };
@@ -132,7 +136,7 @@ it('takes the key and the theme of the console, and begins with the operations',
       'devices/?max=3&fields=id_developer,latest',
       'devices/counts/?by=status',
       'events/?max=3',
-    ].map((path) => `curl -H "service.apikey: $KEY" "http://platform.test/api/${path}"`),
+    ].map((path) => `curl -H "x-key: $KEY" "http://platform.test/api/${path}"`),
   );
   const choices: [theme: string, isDarkPreferred: boolean, classes: string[]][] = [
     ['', false, []],
