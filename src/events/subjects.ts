@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import { type DatabaseAccess, read_limit_ms } from '../db/database.js';
+import type { DatabaseAccess } from '../db/database.js';
 import { copyId, type Id } from '../db/ids.js';
-import { findAll } from '../db/raw-find.js';
+import { findAll, findMany } from '../db/raw-find.js';
 import { type Ancestors, keyOfId } from '../objects/ancestors.js';
 import { nodeProjection } from '../objects/removed-nodes.js';
 import { tombstonesOf } from '../objects/tombstones.js';
@@ -57,14 +57,13 @@ export function createSubjects(db: DatabaseAccess): Subjects {
     for (const key of missing.keys()) if (byId.has(key)) missing.delete(key);
     if (missing.size === 0) return;
     const filter = { _id: { $in: [...missing.values()] } };
-    for (const document of await findAll(db.collection(plural), { filter, projection, maxTimeMS: read_limit_ms })) {
+    for (const document of await findAll(db.collection(plural), { filter, projection })) {
       remember(document._id, describeSubject(document));
       missing.delete(keyOfId(document._id));
     }
     if (missing.size === 0) return;
     const deleted = { object: { $in: [...missing.values()] } };
-    for (const tombstone of await tombstonesOf(db).find(deleted, { maxTimeMS: read_limit_ms }).toArray())
-      remember(tombstone.object, tombstone);
+    for (const tombstone of await findMany(tombstonesOf(db), deleted)) remember(tombstone.object, tombstone);
   }
 
   const recall = (_id: Id) => byId.get(keyOfId(_id));

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { buildKeyQuery } from '../db/batching/loader.js';
-import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Database, StoredObject } from '../db/database.js';
 import { findAll } from '../db/raw-find.js';
 import { isWithin, type KeyLimit } from '../db/reach.js';
 import { createFieldErrors, type FieldErrors } from '../errors.js';
@@ -70,7 +70,6 @@ export async function findDevices(
       owner: 1,
       condition_met_at: 1,
     },
-    maxTimeMS: read_limit_ms,
   });
   const devices = new Map<string, Device>();
   await Promise.all(

@@ -4,6 +4,7 @@ import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import { createDueRunner } from '../db/due-work.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../db/leased-job.js';
+import { findMany } from '../db/raw-find.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { device, model, stream } from '../resources/index.js';
@@ -120,23 +121,16 @@ interface Sender extends Pick<StoredObject, '_id' | 'account' | 'id_developer'> 
 /** Adds the measures that are declared for devices. */
 export async function findTargets(db: Database, senders: readonly Sender[]): Promise<Target[]> {
   const ids = senders.map(({ _id }) => _id);
-  const options = { projection: { id_model: 1 }, maxTimeMS: read_limit_ms };
-  const devices = await db
-    .collection<Sender>(device.plural)
-    .find({ _id: { $in: ids }, id_model: { $exists: true } } as object, options)
-    .toArray();
+  const modelled = { _id: { $in: ids }, id_model: { $exists: true } } as object;
+  const devices = await findMany(db.collection<Sender>(device.plural), modelled, { projection: { id_model: 1 } });
   const modelsOf = new Map(devices.map(({ _id, id_model }) => [keyOfId(_id), id_model]));
   const named = [...new Set(modelsOf.values())];
-  const models = await db
-    .collection<Sender & { measures?: readonly Measure[] }>(model.plural)
-    .find(
-      { account: { $in: [...new Set(senders.map(({ account }) => account))] }, id_developer: { $in: named } } as object,
-      {
-        projection: { id_developer: 1, measures: 1 },
-        maxTimeMS: read_limit_ms,
-      },
-    )
-    .toArray();
+  const accounts = [...new Set(senders.map(({ account }) => account))];
+  const models = await findMany(
+    db.collection<Sender & { measures?: readonly Measure[] }>(model.plural),
+    { account: { $in: accounts }, id_developer: { $in: named } } as object,
+    { projection: { id_developer: 1, measures: 1 } },
+  );
   const measuresOf = new Map(models.map(({ id_developer, measures = [] }) => [id_developer, measures.map(pointerOf)]));
   return senders.map(({ _id: parent, account, id_developer: id }) => ({
     ...{ account, device: id, parent },
@@ -159,10 +153,8 @@ async function advance({ db, log, metrics }: AdvanceDeps, now: number, turn: Pac
   if (until !== undefined && until >= next) return false;
   if (until === undefined && after === undefined) log.info({}, 'summarising the streams that are stored');
   const options = { projection: { account: 1, id_developer: 1 }, sort: { _id: 1 }, limit: step_devices } as const;
-  const devices = await db
-    .collection<Sender>(device.plural)
-    .find(after === undefined ? {} : { _id: { $gt: after } }, { ...options, maxTimeMS: read_limit_ms })
-    .toArray();
+  const filter = after === undefined ? {} : { _id: { $gt: after } };
+  const devices = await findMany(db.collection<Sender>(device.plural), filter, options);
   const count = await summarizeDevices(db, devices, { until, next }, turn);
   if (count === undefined) return false;
   metrics.summarized(count);

@@ -1,7 +1,7 @@
 import mongoose from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { findRaw } from '../db/raw-find.js';
+import { findMany, findRaw } from '../db/raw-find.js';
 import { eventsOf } from '../events/store.js';
 import type { Bson } from '../objects/page.js';
 import type { StoredEvent } from '../resources/event.js';
@@ -184,9 +184,7 @@ export async function removeRetry(db: Database, run: string, eventId: string): P
 
 /** Finds the retries of a run that are due at `now`, the earliest first. */
 export function findDueRetries(db: Database, run: string, now: number, limit: number): Promise<Retry[]> {
-  return retriesOf(db)
-    .find({ run, next_at: { $lte: now } }, { sort: { next_at: 1 }, limit, maxTimeMS: read_limit_ms })
-    .toArray();
+  return findMany(retriesOf(db), { run, next_at: { $lte: now } }, { sort: { next_at: 1 }, limit });
 }
 
 /** @returns when the next retry of a run is due */

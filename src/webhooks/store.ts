@@ -3,6 +3,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import { insertIntoFreeSlot } from '../db/free-slot.js';
 import type { Id } from '../db/ids.js';
+import { findMany } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { findLastEventId } from '../events/store.js';
 import type { OperationContext } from '../objects/context.js';
@@ -83,7 +84,7 @@ export async function replaceSecrets(
 
 /** Finds the enabled webhooks of all accounts. */
 export async function findEnabledWebhooks(db: Database): Promise<StoredWebhook[]> {
-  const documents = await webhooksOf(db).find({ enabled: true }, { maxTimeMS: read_limit_ms }).toArray();
+  const documents = await findMany(webhooksOf(db), { enabled: true });
   return documents.map(toStoredWebhook);
 }
 

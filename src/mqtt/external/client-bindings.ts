@@ -2,6 +2,7 @@ import { buildBounds, type ClusteredDocument } from '../../db/clustered.js';
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
 import type { OpaqueJson } from '../../db/opaque-json.js';
+import { hasMatch } from '../../db/raw-find.js';
 
 /** A client id at an external broker, reserved for its owner until `expires_at` unless it logs in again. */
 interface ClientBinding {
@@ -75,10 +76,7 @@ export async function hasStreams(db: Database, { account, entries }: StreamBatch
   for (const { device, _t, at, data } of entries) {
     if (at === undefined) return false;
     const query = { _id: buildBounds({ account, device, at }, 'n'), _t, data: { $eq: data } };
-    const duplicate = await db
-      .collection<ClusteredDocument>('streams')
-      .findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
-    if (duplicate === null) return false;
+    if (!(await hasMatch(db.collection<ClusteredDocument>('streams'), query))) return false;
   }
   return true;
 }

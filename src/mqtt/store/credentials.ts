@@ -3,6 +3,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { type Database, read_limit_ms, type StoredDocument } from '../../db/database.js';
 import { insertIntoFreeSlot } from '../../db/free-slot.js';
 import type { Id } from '../../db/ids.js';
+import { findMany } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
 import { findEnabled } from '../../objects/ancestors.js';
 import type { ValidKey } from '../../objects/api-keys.js';
@@ -165,7 +166,7 @@ export async function findCertifiedDevices(
       ? { ...wanted, account: accountOf(wanted.id_developer) }
       : { _id: { $in: wanted.map(idFrom) } };
   const projection = { account: 1, id_developer: 1, topics_change_until: 1 };
-  const devices = await devicesOf(db).find(query, { projection, maxTimeMS: read_limit_ms }).toArray();
+  const devices = await findMany(devicesOf(db), query, { projection });
   const logins = devices.map(({ _id, account, id_developer, topics_change_until }) => ({
     ...{ credentials: String(_id), account: String(account), device: String(id_developer), parent: _id, hash: '' },
     topics_change_until: Number(topics_change_until ?? 0),
@@ -262,9 +263,7 @@ export async function findDevicesWithLogin(
       .find({ ...ofKey, parent }, options)
       .toArray(),
   ]);
-  const certified = await devicesOf(db)
-    .find({ _id: parent, has_certificate: true }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })
-    .toArray();
+  const certified = await findMany(devicesOf(db), { _id: parent, has_certificate: true }, { projection: { _id: 1 } });
   return new Set([...found.flat().map(({ parent: device }) => device), ...certified.map(({ _id }) => _id)].map(String));
 }
 

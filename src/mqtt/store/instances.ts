@@ -1,4 +1,5 @@
 import { type Database, read_limit_ms } from '../../db/database.js';
+import { hasMatch } from '../../db/raw-find.js';
 
 /** A process with a broker. */
 interface StoredInstance {
@@ -45,8 +46,8 @@ export function findBrokers(db: Database): Promise<SeenInstance[]> {
 }
 
 /** Reports whether a process is registered; a killed one is until others have taken over what it has left. */
-export async function isRegistered(db: Database, _id: string): Promise<boolean> {
-  return (await instancesIn(db).findOne({ _id }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })) !== null;
+export function isRegistered(db: Database, _id: string): Promise<boolean> {
+  return hasMatch(instancesIn(db), { _id });
 }
 
 /** Asks the others to report how far they have read. */

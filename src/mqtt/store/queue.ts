@@ -1,6 +1,7 @@
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { hasOnlyDuplicates } from '../../db/driver-errors.js';
 import type { Id } from '../../db/ids.js';
+import { findMany } from '../../db/raw-find.js';
 import type { MessageContent } from './messages.js';
 import { withPrefix } from './sessions.js';
 
@@ -53,8 +54,7 @@ export async function insertQueued(db: Database, messages: readonly QueuedMessag
 /** Finds the queued messages of a session in their order, but not the excluded ones. */
 export function findQueued(db: Database, session: string, excludedIds: readonly string[]): Promise<QueuedMessage[]> {
   const query = { $and: [{ _id: withPrefix(session) }, { _id: { $nin: excludedIds } }] };
-  const options = { sort: { _id: 1 }, promoteBuffers: true, maxTimeMS: read_limit_ms } as const;
-  return queueIn(db).find(query, options).toArray();
+  return findMany(queueIn(db), query, { sort: { _id: 1 }, promoteBuffers: true });
 }
 
 /** Messages and bytes of a queue. */
@@ -109,9 +109,7 @@ function withoutId({ _id, ...fields }: StoredPacket): Omit<StoredPacket, '_id'> 
 
 /** Finds the packet ids of a session. */
 export function findReceived(db: Database, session: string): Promise<StoredPacket[]> {
-  return receivedIn(db)
-    .find({ _id: withPrefix(session) }, { maxTimeMS: read_limit_ms })
-    .toArray();
+  return findMany(receivedIn(db), { _id: withPrefix(session) });
 }
 
 /** Deletes what is queued for a session, and the packet ids it has sent. */

@@ -1,5 +1,5 @@
 import { buildKeyQuery, keyOf } from '../../db/batching/loader.js';
-import { type Database, read_limit_ms } from '../../db/database.js';
+import type { Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { findAll } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
@@ -65,7 +65,7 @@ export async function upgradeRetained(db: Database): Promise<void> {
       return id === undefined ? [] : [{ _id, account, id }];
     });
     const filter = buildKeyQuery(named);
-    const found = await findAll(db.collection(device.plural), { filter, projection, maxTimeMS: read_limit_ms });
+    const found = await findAll(db.collection(device.plural), { filter, projection });
     const parents = new Map(
       found.map(({ _id, account, id_developer }) => [keyOf({ account: `${account}`, id: `${id_developer}` }), _id]),
     );

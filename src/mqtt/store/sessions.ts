@@ -1,5 +1,6 @@
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
+import { findMany, hasMatch } from '../../db/raw-find.js';
 
 /** Options of a subscription; those that only MQTT 5 has are absent unless set. */
 export interface SubscriptionOptions {
@@ -81,9 +82,7 @@ export function withPrefix(prefix: string): { $gte: string; $lt: string } {
 /** Finds all sessions of an account. */
 export function findSessions(db: Database, account: string): Promise<StoredSession[]> {
   const query = { _id: withPrefix(account) };
-  return sessionsIn(db)
-    .find(query, { sort: { seen_at: 1 }, maxTimeMS: read_limit_ms })
-    .toArray();
+  return findMany(sessionsIn(db), query, { sort: { seen_at: 1 } });
 }
 
 /** A persistent session without a connection. */
@@ -149,5 +148,5 @@ export async function removePrevious(db: Database, _id: string, connection: stri
 /** Reports whether the connection that a session has replaced on another instance has ended. */
 export async function isPreviousEnded(db: Database, _id: string, connection: string): Promise<boolean> {
   const query = { _id, 'previous.connection': connection };
-  return (await sessionsIn(db).findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })) === null;
+  return !(await hasMatch(sessionsIn(db), query));
 }
