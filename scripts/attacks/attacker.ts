@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { type Instance, openConnections, sendRequest } from '../support/instance.js';
+import { encodeConnect, encodePacket, encodeString } from '../support/mqtt-packets.js';
 import { waitUntil } from '../support/service-process.js';
 import { insertCopies } from './copies.js';
 import { createFleet, password } from './target.js';
@@ -101,6 +102,28 @@ export function holdOpen(
       for (const { socket } of connections) socket.destroy();
     }
   })();
+}
+
+/** Begins imports whose bodies come two bytes a second. */
+export async function trickleBodies(attacker: Attacker, count: number): Promise<void> {
+  const { port, signal } = attacker;
+  const head = format(attacker, 'POST', '/import/?resource=model', 'Transfer-Encoding: chunked\r\n');
+  const trickling = await openConnections(port, count);
+  for (const { socket } of trickling) socket.write(head);
+  void (async () => {
+    for (; !signal.aborted; await sleep(500))
+      for (const { socket } of trickling) if (!socket.destroyed) socket.write('1\r\n{\r\n');
+    for (const { socket } of trickling) socket.destroy();
+  })();
+}
+
+/** Subscribes MQTT clients that read nothing. */
+export function subscribeUnread(attacker: Attacker, count: number, filter: string): void {
+  const { mqttPort, account, password } = attacker;
+  const subscribe = encodePacket(0x82, Buffer.from([0, 1]), encodeString(filter), Buffer.from([1]));
+  holdOpen({ ...attacker, port: mqttPort }, count, (lane) =>
+    Buffer.concat([encodeConnect(account, password, `${filter} ${lane}`), subscribe]),
+  );
 }
 
 /** Formats the head of a request of the account. */

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt from 'mqtt';
 import { openConnections } from '../support/instance.js';
-import { encodeConnect, encodePacket, encodeString } from '../support/mqtt-packets.js';
+import { encodeConnect } from '../support/mqtt-packets.js';
 import {
   type Attacker,
   format,
@@ -13,6 +13,8 @@ import {
   repeatReads,
   type SharedAttack,
   send,
+  subscribeUnread,
+  trickleBodies,
 } from './attacker.js';
 import { insertStreamCopies } from './copies.js';
 import { startStandIn } from './webdav-stand-in.js';
@@ -154,23 +156,14 @@ async function leaveAnswersUnread(attacker: Attacker): Promise<void> {
 }
 
 async function floodImports(attacker: Attacker): Promise<void> {
-  const { port, strength, signal } = attacker;
-  const head = format(attacker, 'POST', '/import/?resource=model', 'Transfer-Encoding: chunked\r\n');
+  const { strength } = attacker;
   const lines = Array.from({ length: 2000 }, (_, n) => `{"resource":"model","name":"imported ${n}"}\n`).join('');
   const cells = `name,${','.repeat(100_000)}\n`;
   repeat(attacker, 10, async (lane) => {
     const { status } = await send(attacker, 'POST', '/import/?on_conflict=update', lane % 2 === 0 ? lines : cells);
     if (status !== 200) await sleep(50);
   });
-  const trickling = await openConnections(port, Math.max(1, Math.round(10 * strength)));
-  for (const { socket } of trickling) socket.write(head);
-  void (async () => {
-    while (!signal.aborted) {
-      for (const { socket } of trickling) if (!socket.destroyed) socket.write('1\r\n{\r\n');
-      await sleep(500);
-    }
-    for (const { socket } of trickling) socket.destroy();
-  })();
+  await trickleBodies(attacker, Math.max(1, Math.round(10 * strength)));
 }
 
 /** Starts a server that does what it should not: in turn it answers 101, half a header, or nothing. */
@@ -248,9 +241,7 @@ async function leaveMessagesUnread(attacker: Attacker): Promise<void> {
   const { mqttPort, account, password, signal } = attacker;
   const options = { username: account, password, reconnectPeriod: 0 };
   const url = `mqtt://127.0.0.1:${mqttPort}`;
-  const subscribe = encodePacket(0x82, Buffer.from([0, 1]), encodeString('plant/#'), Buffer.from([1]));
-  const subscriberOf = (lane: number) => Buffer.concat([encodeConnect(account, password, `unread ${lane}`), subscribe]);
-  holdOpen({ ...attacker, port: mqttPort }, 20, subscriberOf);
+  subscribeUnread(attacker, 20, 'plant/#');
   const payload = 'x'.repeat(500_000);
   repeat(attacker, 4, async () => {
     const client = await mqtt.connectAsync(url, options);

@@ -1,8 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { runInParallel } from '../../src/lib/parallel.js';
-import { openConnections } from '../support/instance.js';
-import { encodeConnect, encodePacket, encodeString } from '../support/mqtt-packets.js';
-import { type Attacker, format, holdOpen, insertDevices, repeat, type SharedAttack, send } from './attacker.js';
+import {
+  type Attacker,
+  format,
+  holdOpen,
+  insertDevices,
+  repeat,
+  type SharedAttack,
+  send,
+  subscribeUnread,
+  trickleBodies,
+} from './attacker.js';
 
 const rule_count = 200;
 
@@ -72,14 +80,10 @@ async function removeRules(attacker: Attacker): Promise<void> {
   });
 }
 
-/** Subscribes clients that read nothing. */
-async function subscribeUnread(attacker: Attacker, count: number, filter: string): Promise<void> {
-  const { mqttPort, account, password } = attacker;
-  await prepare(attacker, 'POST', `/mqttdevices/pump@${account}/topics/`, { name: filter });
-  const subscribe = encodePacket(0x82, Buffer.from([0, 1]), encodeString(filter), Buffer.from([1]));
-  holdOpen({ ...attacker, port: mqttPort }, count, (lane) =>
-    Buffer.concat([encodeConnect(account, password, `${filter} ${lane}`), subscribe]),
-  );
+/** Subscribes clients that read nothing to a topic of the device `pump`. */
+async function subscribePump(attacker: Attacker, count: number, filter: string): Promise<void> {
+  await prepare(attacker, 'POST', `/mqttdevices/pump@${attacker.account}/topics/`, { name: filter });
+  subscribeUnread(attacker, count, filter);
 }
 
 async function subscribeStates(attacker: Attacker): Promise<void> {
@@ -87,12 +91,12 @@ async function subscribeStates(attacker: Attacker): Promise<void> {
   await runInParallel(numbers(scaled(1000, attacker)), 20, (number) =>
     prepare(attacker, 'PATCH', `/devices/copied-${number + 2}@${attacker.account}/state/`, { text: filler(32_000) }),
   );
-  await subscribeUnread(attacker, 45, '#');
+  await subscribePump(attacker, 45, '#');
 }
 
 async function subscribeCommands(attacker: Attacker): Promise<void> {
   await insertDevices(attacker, 1000);
-  await subscribeUnread(attacker, 20, '+/commands');
+  await subscribePump(attacker, 20, '+/commands');
   const path = `/devices/commands/?type=copy&confirm=${scaled(1000, attacker) + 1}`;
   repeat(attacker, 1, () => Promise.all([send(attacker, 'POST', path, { name: 'wake', expires_in: 5 }), sleep(1000)]));
 }
@@ -143,18 +147,8 @@ async function listLargeModels(attacker: Attacker): Promise<void> {
 }
 
 async function trickleImports(attacker: Attacker): Promise<void> {
-  const { port, account, signal } = attacker;
-  const other = await attacker.addAccount(`${account}-2`);
-  for (const { key } of [attacker, other]) {
-    const head = format({ ...attacker, key }, 'POST', '/import/?resource=model', 'Transfer-Encoding: chunked\r\n');
-    const trickling = await openConnections(port, 5);
-    for (const { socket } of trickling) socket.write(head);
-    void (async () => {
-      for (; !signal.aborted; await sleep(500))
-        for (const { socket } of trickling) if (!socket.destroyed) socket.write('1\r\n{\r\n');
-      for (const { socket } of trickling) socket.destroy();
-    })();
-  }
+  const other = await attacker.addAccount(`${attacker.account}-2`);
+  for (const each of [attacker, other]) await trickleBodies(each, 5);
 }
 
 async function leaveListsUnread(attacker: Attacker): Promise<void> {
