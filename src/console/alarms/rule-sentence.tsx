@@ -2,6 +2,8 @@ import { useId, useState } from 'react';
 import type { Schema } from '../api/document.js';
 import { useModels } from '../api/models.js';
 import { useList } from '../api/queries.js';
+import { statuses, statusLabels } from '../api/resources.js';
+import { scopeFields } from '../api/rule-scope.js';
 import { useSession } from '../api/session.js';
 import type { Measure } from '../api/types.js';
 import { findMeasuredPaths } from '../charts/measured-paths.js';
@@ -14,9 +16,8 @@ import { findScalars, normalizePath } from '../lib/paths.js';
 import { Button } from '../ui/button.js';
 import { CheckBoxes, Select } from '../ui/choice.js';
 
-const scopes = ['id_model', 'id_project', 'id_service', 'id_group', 'id_asset', 'id_device', 'filter'];
 /** The fields of a rule that the sentence has. */
-export const sentenceFields: readonly string[] = ['conditions', 'match', 'for', ...scopes];
+export const sentenceFields: readonly string[] = ['conditions', 'match', 'for', ...scopeFields];
 
 /** The kinds of a condition, by the words that they begin with. */
 const kinds = { value: 'the value of', status: 'the status is', absent: 'nothing comes with' };
@@ -34,7 +35,7 @@ const operators = Object.entries({
   '!=': 'is not',
 });
 const matches = Object.entries({ all: 'all of these hold', any: 'any of these holds' });
-const lateStatuses = Object.entries({ no_data: 'data late', no_status: 'status late', disconnected: 'disconnected' });
+const lateStatuses = statuses.slice(1).map((status) => [status, statusLabels[status]] as const);
 
 interface SentenceProps {
   rule: Values;
@@ -176,30 +177,29 @@ function ConditionInputs({ condition, paths, onChange }: ConditionProps) {
 
 const other = 'another…';
 
-/** A path by its name, or any other one as text. */
-function PathChoice({
-  paths,
-  value,
-  onChange,
-}: {
+interface PathChoiceProps {
   paths: readonly Measure[];
   value: string;
   onChange(path: string): void;
-}) {
+}
+
+/** A path by its name, or any other one as text. */
+function PathChoice({ paths, value, onChange }: PathChoiceProps) {
+  // what is typed stays text, also while it is the beginning of another path
   const [isTyped, setTyped] = useState(false);
   const isKnown = value === '' || paths.some(({ path }) => path === value);
-  function choose(path: string): void {
-    setTyped(isTyped || path === other);
-    onChange(path === other ? '' : path);
+  function type(path: string): void {
+    setTyped(true);
+    onChange(path);
   }
   if (isTyped || !isKnown || paths.length === 0)
-    return <input aria-label="Path" autoComplete="off" value={value} onChange={({ target }) => choose(target.value)} />;
+    return <input aria-label="Path" autoComplete="off" value={value} onChange={({ target }) => type(target.value)} />;
   return (
     <Select
       aria-label="Path"
       value={value}
       options={[...paths.map(({ path, name = path }) => [path, name] as const), [other, other]]}
-      onChange={choose}
+      onChange={(path) => (path === other ? type('') : onChange(path))}
     >
       <option value="">choose…</option>
     </Select>
@@ -208,16 +208,16 @@ function PathChoice({
 
 /** All devices, or a part of them. */
 function Scope({ rule, schema, errors, onChange }: SentenceProps) {
-  const [field, setField] = useState(scopes.find((name) => rule[name] !== undefined) ?? '');
+  const [field, setField] = useState(scopeFields.find((name) => rule[name] !== undefined) ?? '');
   return (
     <>
       <Select
         aria-label="Where"
         value={field}
-        options={scopes.map((name) => [name, `the ${labelOf(name).toLowerCase()}`])}
+        options={scopeFields.map((name) => [name, `the ${labelOf(name).toLowerCase()}`])}
         onChange={(chosen) => {
           setField(chosen);
-          onChange(Object.fromEntries(scopes.map((name) => [name, undefined])));
+          onChange(Object.fromEntries(scopeFields.map((name) => [name, undefined])));
         }}
       >
         <option value="">all devices</option>
