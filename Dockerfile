@@ -25,4 +25,4 @@ USER 1000:1000
 EXPOSE 3000 1883 8883
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s --retries=3 \
   CMD ["node", "-e", "const s = process.env.TLS_CERT_FILE ? 's' : ''; require('node:http' + s).get('http' + s + '://127.0.0.1:' + process.env.PORT + '/healthz', { rejectUnauthorized: false }, ({ statusCode }) => process.exit(statusCode === 200 ? 0 : 1)).on('error', () => process.exit(1))"]
-CMD ["node", "dist/src/main.js"]
+CMD ["node", "--max-semi-space-size=32", "dist/src/main.js"]

@@ -3,6 +3,7 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 
@@ -92,10 +93,14 @@ function killAll(): void {
   for (const child of running) if (!child.hasExited()) child.kill('SIGKILL');
 }
 
-/** Starts a server in a process of its own and waits until it is ready. @throws Error with its output if it fails to */
+/**
+ * Starts a server in a process of its own, with the flags of `npm start` in its checkout, and waits until it is ready.
+ * @throws Error with its output if it fails to
+ */
 export async function startServiceProcess(options: ServiceOptions): Promise<ServiceProcess> {
-  const { entry = 'dist/src/main.js', readyPath = '/readyz', timeout_ms } = options;
-  const started = startProcess(process.execPath, [entry], options);
+  const { entry = 'dist/src/main.js', readyPath = '/readyz', timeout_ms, cwd = '.' } = options;
+  const { start } = JSON.parse(readFileSync(join(cwd, 'package.json'), 'utf8')).scripts;
+  const started = startProcess(process.execPath, [...(start.match(/--\S+/g) ?? []), entry], options);
   const findUrl = () => /listening on (\S+)/.exec(started.out())?.[1];
   try {
     await waitUntilOk(started, () => (findUrl() ?? entry) + readyPath, timeout_ms);

@@ -141,9 +141,10 @@ describe('the systemd unit', () => {
   });
 
   it('starts what the build makes, as the image does', () => {
-    const [command = ''] = valuesOf('ExecStart');
-    expect(command.split(' ').slice(1).join(' ')).toBe('dist/src/main.js');
-    expect(dockerfile).toContain('CMD ["node", "dist/src/main.js"]');
+    const args = ['--max-semi-space-size=32', 'dist/src/main.js'];
+    expect(valuesOf('ExecStart')).toEqual([`/usr/bin/node ${args.join(' ')}`]);
+    expect(dockerfile).toContain(`CMD ${JSON.stringify(['node', ...args]).replaceAll(',', ', ')}`);
+    expect(readFileSync('package.json', 'utf8')).toContain(`node ${args[0]} scripts/run.js ${args[1]}`);
     expect(existsSync('src/main.ts')).toBe(true);
   });
 
