@@ -1,7 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { LogMetrics } from '../events/log-reader.js';
 import { feedKinds, type LiveMetrics } from '../http/live/live-feeds.js';
-import type { WebhookMetrics } from '../webhooks/worker.js';
+import type { WebhookMetrics } from '../webhooks/worker-state.js';
 
 /** Declares the metrics of the event log. */
 export function createEventMetrics(registry: Registry): LogMetrics {

@@ -10,7 +10,7 @@ import type { RequestMetrics } from '../http/measure-requests.js';
 import type { BrokerMetrics } from '../mqtt/broker.js';
 import type { IngestMetrics } from '../streams/ingest.js';
 import type { SummaryMetrics } from '../summaries/job.js';
-import type { WebhookMetrics } from '../webhooks/worker.js';
+import type { WebhookMetrics } from '../webhooks/worker-state.js';
 import { createAlarmMetrics } from './alarm-metrics.js';
 import {
   createCertificateMetrics,

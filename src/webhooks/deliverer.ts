@@ -10,7 +10,8 @@ import { createShares } from '../lib/shares.js';
 import { findActiveAccounts, findOldestRetry, removeEndedRuns, removeRun } from './deliveries.js';
 import { findEnabledWebhooks } from './store.js';
 import { ignoreMissedEvents, recordSwitchedOff } from './switched-off.js';
-import { startWorker, type WebhookWorker, type WorkerDeps } from './worker.js';
+import { startWorker, type WebhookWorker } from './worker.js';
+import type { WorkerDeps } from './worker-state.js';
 
 export type DelivererDeps = Omit<WorkerDeps, 'slots' | 'logInterruption'>;
 

@@ -1,7 +1,8 @@
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
 import { findEvent } from '../events/store.js';
+import { awaitServer } from '../http/admission.js';
 import { createCloseSignal } from '../http/close-signal.js';
-import { type Endpoint, localsOf, type RequestContext } from '../http/context.js';
+import type { Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
 import { type ResourceHooks, resourceEndpoints } from '../http/resource-endpoints.js';
 import { isMailto } from '../lib/mail-addresses.js';
@@ -181,8 +182,9 @@ function createImmediateSender(sender: SenderDeps): SendNow {
     if (!sender.isOn) throw new AppError('overloaded', { message: 'WEBHOOKS is off' });
     const closed = createCloseSignal(response);
     const send = async (signal = closed) => {
-      localsOf(response).timeoutError = new AppError('exception', { message: 'the receiver did not answer in time' });
-      const sent = await sendParcel(sender, target, parcel, { attempt, timeout_ms: receiver_timeout_ms, signal });
+      const sent = await awaitServer(response, 'the receiver did not answer in time', () =>
+        sendParcel(sender, target, parcel, { attempt, timeout_ms: receiver_timeout_ms, signal }),
+      );
       await store.costly.run(account, () => recordAttempt(store.db, target, sent, parcel));
       return sent.attempt;
     };

@@ -1,0 +1,113 @@
+import { isEventSelected } from '../resources/webhook.js';
+import { type OutgoingEvent, openRun, type Parcel, readEventsAfter, saveCursor } from './deliveries.js';
+import { createDigest, type DigestCollector } from './digest.js';
+import { sendAttempt } from './record-attempt.js';
+import { refreshTarget, type WorkerState } from './worker-state.js';
+
+const batch_size = 100;
+/** Events of one digest; later ones are in the next. */
+const max_digest_events = 100_000;
+
+/** How far a webhook has read the log of events. */
+interface Position {
+  /** The last event that was read. */
+  cursor: string;
+  /** Of the events since the last message. */
+  digest: DigestCollector;
+}
+
+/** Sends new events one after the other in the order of the log, or joined into digests, until the worker is stopped. */
+export async function sendNewEvents(state: WorkerState): Promise<void> {
+  const { deps, target, news, stopped } = state;
+  const { cursor, told_at, failing_since } = await openRun(deps.db, target);
+  const position = { cursor, digest: createDigest(deps, target.account) };
+  state.told_at = told_at;
+  state.isCollecting = told_at !== undefined;
+  state.isFailing ||= failing_since !== undefined;
+  while (!stopped.signal.aborted) {
+    if (isPaused(state)) await news.wait();
+    else await sendNextEvents(state, position);
+  }
+}
+
+/** Wakes the loop when the pause between two digests is over. */
+export function endPause(state: WorkerState): void {
+  if (state.isCollecting && !isPaused(state)) state.news.wake();
+}
+
+function isPaused({ told_at, target, deps }: WorkerState): boolean {
+  return told_at !== undefined && told_at + target.digest_s > deps.clock() / 1000;
+}
+
+/** Sends or collects the next events in the log; waits for new ones at its end. */
+async function sendNextEvents(state: WorkerState, position: Position): Promise<void> {
+  const { stopped, news } = state;
+  const isJoined = position.digest.count > 0 || (state.isCollecting && state.target.digest_s > 0);
+  const events = await readNext(state, position.cursor);
+  const selected = await selectEvents(state, events);
+  // those of a worker that stops were not all compared
+  if (stopped.signal.aborted) return;
+  for (const event of selected) {
+    if (isJoined) await position.digest.add(event);
+    else await sendFirst(state, { event }, event.stored._id);
+    if (stopped.signal.aborted) return;
+    position.cursor = event.stored._id;
+    if (isPaused(state)) return;
+  }
+  const isEnd = events.length < batch_size;
+  await passEvents(state, position, { last: events.at(-1)?.stored._id ?? position.cursor, isEnd });
+  if (!isEnd || position.digest.count > 0 || isPaused(state)) return;
+  state.isCollecting = false;
+  await news.wait();
+}
+
+/** Moves on to the last event that was read, with the digest that is full or complete. */
+async function passEvents(
+  state: WorkerState,
+  position: Position,
+  { last, isEnd }: { last: string; isEnd: boolean },
+): Promise<void> {
+  const { deps, target } = state;
+  const { digest, cursor } = position;
+  if (digest.count > 0 && (isEnd || digest.count >= max_digest_events)) {
+    await sendFirst(state, digest.take(), last);
+    position.digest = createDigest(deps, target.account);
+  } else if (digest.count === 0 && last !== cursor) await saveCursor(deps.db, target, last);
+  position.cursor = last;
+}
+
+/** Reads the next events in the log. @returns none, with the loops ended, if the webhook was disabled or deleted */
+function readNext(state: WorkerState, after: string): Promise<readonly OutgoingEvent[]> {
+  const { deps, target } = state;
+  return deps.costly.run(target.account, async () => {
+    const unread = await readEventsAfter(deps.db, target.account, after, batch_size);
+    // after the events: none of those that follow a change of the settings is sent by the former ones
+    if (unread.length > 0) await refreshTarget(state);
+    return unread;
+  });
+}
+
+async function selectEvents(
+  { deps, target, stopped }: WorkerState,
+  events: readonly OutgoingEvent[],
+): Promise<readonly OutgoingEvent[]> {
+  const selected = events.filter(({ stored }) => isEventSelected(target, stored));
+  const { filter } = target;
+  if (filter === undefined) return selected;
+  const matching: OutgoingEvent[] = [];
+  for (const event of selected) {
+    if (stopped.signal.aborted) break;
+    if (await deps.costly.run(target.account, () => deps.isSelectedByFilter(filter, event.stored)))
+      matching.push(event);
+  }
+  return matching;
+}
+
+async function sendFirst(state: WorkerState, parcel: Parcel, cursor: string): Promise<void> {
+  const { deps } = state;
+  state.pending = parcel.event.stored._id;
+  await sendAttempt(state, parcel, { number: 1, slots: deps.slots.first, cursor });
+  state.pending = undefined;
+  state.told_at = deps.clock() / 1000;
+  state.isCollecting = true;
+}
