@@ -1,8 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import { setImmediate as yieldTurn } from 'node:timers/promises';
 import { AppError } from '../errors.js';
-import { runInShare } from '../http/admission.js';
-import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
+import { awaitServer, runInShare } from '../http/admission.js';
+import type { Endpoint, EndpointDeps, RequestContext } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
 import { createListSender } from '../http/respond.js';
 import { splitIntoBatches } from '../lib/batches.js';
@@ -107,14 +107,15 @@ export function linkedStorageEndpoints(
 function createProviderSlots(): WithProviderSlot {
   const slots = createShares({ capacity: max_concurrent_requests, max_waiting });
   return (ctx, work) =>
-    runInShare(slots, ctx, (left) => {
-      localsOf(ctx.response).timeoutError = createStorageTimeoutError();
-      return runWithTimeLimit(provider_timeout_ms, left, (signal) => {
-        // a listing reads several folders at once
-        setMaxListeners(0, signal);
-        return work({ signal, bytes: max_provider_bytes });
-      });
-    });
+    runInShare(slots, ctx, (left) =>
+      awaitServer(ctx.response, storage_timeout, () =>
+        runWithTimeLimit(provider_timeout_ms, left, (signal) => {
+          // a listing reads several folders at once
+          setMaxListeners(0, signal);
+          return work({ signal, bytes: max_provider_bytes });
+        }),
+      ),
+    );
 }
 
 function listEndpoint(
@@ -261,10 +262,8 @@ function parsePlace({ path, principal }: RequestContext): StoragePlace {
   return { account: principal.account, provider, username };
 }
 
-/** Creates the error for a request that times out while it waits for a provider. */
-export function createStorageTimeoutError(): AppError {
-  return new AppError('exception', { message: 'the linked storage did not answer in time' });
-}
+/** What a request says that times out while it waits for a provider. */
+export const storage_timeout = 'the linked storage did not answer in time';
 
 /** Reports a provider's failure as 5032, as the request is not to blame. @throws AppError exception (5032) */
 export function rethrowAsAppError(error: unknown): never {

@@ -1,12 +1,12 @@
 import { pipeline } from 'node:stream/promises';
 import { type Request, type Response, Router } from 'express';
 import { AppError } from '../errors.js';
-import { runInShare } from '../http/admission.js';
+import { awaitServer, runInShare } from '../http/admission.js';
 import { localsOf } from '../http/context.js';
 import { allowGetOnly } from '../http/public-routes.js';
 import { createShares } from '../lib/shares.js';
 import { runWithTimeLimit } from '../lib/time-limit.js';
-import { createStorageTimeoutError, rethrowAsAppError } from './endpoints.js';
+import { rethrowAsAppError, storage_timeout } from './endpoints.js';
 import { type LinkedFile, openFileToken } from './file-tokens.js';
 import { MissingFault } from './limits.js';
 import { openLinkedStorage, type StorageDeps } from './linked.js';
@@ -36,8 +36,10 @@ export function fileLinkRouter(deps: StorageDeps, clock: () => number): Router {
     if (file === undefined) throw new AppError('notFound');
     await runInShare(downloads, { account: file.account, response }, async (left) => {
       const open = await openStorage(deps, file);
-      localsOf(response).timeoutError = createStorageTimeoutError();
-      await sendFile(response, String(name), await openFile(open, file.path, toFileRequest(request), left));
+      const opened = await awaitServer(response, storage_timeout, () =>
+        openFile(open, file.path, toFileRequest(request), left),
+      );
+      await sendFile(response, String(name), opened);
     });
   });
   return router;

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { RequestHandler } from 'express';
+import type { RequestHandler, Response } from 'express';
 import { AppError } from '../errors.js';
 import { createShares, type Release, type Shares } from '../lib/shares.js';
 import { createCloseSignal, createSlotClient } from './close-signal.js';
@@ -53,6 +53,17 @@ export function runInShare<T>(
 ): Promise<T> {
   const caller = callerOf(requester);
   return shares.run(requester.account, () => work(caller.signal), caller);
+}
+
+/** Waits for another server than the database. A request that times out meanwhile is answered with `message` (5032). */
+export async function awaitServer<T>(response: Response, message: string, work: () => Promise<T>): Promise<T> {
+  const locals = localsOf(response);
+  locals.timeoutError = new AppError('exception', { message });
+  try {
+    return await work();
+  } finally {
+    locals.timeoutError = undefined;
+  }
 }
 
 /** Waits for a part of a pool. @throws AppError overloaded (5033) */
