@@ -1,25 +1,37 @@
-import { readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { type Variable, variables } from '../src/config.js';
+import { readConfig, type Variable, variables } from '../src/config.js';
 import { deriveIndexes, type Index, sortPaths } from '../src/db/indexes.js';
 import { failures } from '../src/errors.js';
+import type { Endpoint } from '../src/http/context.js';
+import { silentLog } from '../src/lib/log.js';
 import { createMetrics } from '../src/metrics/metrics.js';
 import { collections } from '../src/resources/index.js';
+import { startService } from '../src/service.js';
+import { createFactsWriter, printTypes } from './reference-facts.js';
 
 /** Lists between `<!-- NAME: … -->` and `<!-- /NAME -->` of a page. */
 const lists = [
   { page: 'docs/reference/configuration.md', name: 'variables', source: 'src/config.ts', print: printVariables },
   { page: 'docs/reference/errors.md', name: 'errors', source: 'src/errors.ts', print: printErrors },
   { page: 'docs/operations.md', name: 'metrics', source: 'src/metrics', print: printMetrics },
+  { page: 'docs/reference/resources.md', name: 'types', source: 'src/resources', print: printTypes },
   { page: 'docs/indexes.md', name: 'indexes', source: 'src/resources', print: printIndexes },
 ];
+const reference = 'docs/reference';
 const max_line_length = 120;
 
 /** Writes what documents repeat of the code. @returns texts by file @throws Error if a page lacks its markers */
 export async function generateDocuments(): Promise<Map<string, string>> {
-  const texts = new Map([['.env.example', printExample()]]);
-  for (const { page, name, source, print } of lists) {
-    const text = readFileSync(page, 'utf8');
+  const facts = createFactsWriter(await listOperations());
+  const pages = readdirSync(reference).map((file) => join(reference, file));
+  const texts = new Map(pages.map((page) => [page, facts.write(page, readFileSync(page, 'utf8'))]));
+  facts.assertComplete();
+  texts.set('.env.example', printExample());
+  const sorts = { page: 'docs/reference/lists.md', name: 'sorts', source: 'src/resources', print: facts.printSorts };
+  for (const { page, name, source, print } of [...lists, sorts]) {
+    const text = texts.get(page) ?? readFileSync(page, 'utf8');
     const begin = `<!-- ${name}: written by \`npm run docs\` from ${source} -->\n\n`;
     const end = `\n<!-- /${name} -->\n`;
     const [from, to] = [text.indexOf(begin), text.indexOf(end)];
@@ -27,6 +39,16 @@ export async function generateDocuments(): Promise<Map<string, string>> {
     texts.set(page, text.slice(0, from) + begin + (await print()) + text.slice(to));
   }
   return texts;
+}
+
+/** Lists the operations of a service without a database. */
+export async function listOperations(): Promise<readonly Endpoint[]> {
+  const service = await startService({
+    ...{ uri: 'mongodb://127.0.0.1:1/none', secret_key: 'of no service', log: silentLog, print() {}, jobs: [] },
+    config: readConfig({ PORT: '0', MQTT_PORT: 'off', CONSOLE: 'off', LOG_FORMAT: 'off' }),
+  });
+  await service.stop();
+  return service.app.operations;
 }
 
 const code = (text: string) => `\`${text}\``;
