@@ -16,6 +16,8 @@ import {
   summaryPaths,
 } from './summary-model.js';
 
+/** Groups between which devices move. */
+const groups = ['g@demo', 'other@demo'];
 /** Hours in which streams are sent, until now. */
 const hours = 100;
 /** Marks that crashes leave behind are due by then. */
@@ -23,8 +25,8 @@ const settle_limit_ms = 180_000;
 const spans_s = [3600, 7200, 86_400];
 
 /**
- * Sends random streams of the last days to two instances, deletes some and whole devices, which come again under their name.
- * Kills instances and database at random moments, and compares series with the streams that are stored then, once while hours
+ * Sends random streams of the last days to two instances, deletes some and whole devices, which come again under their name, and
+ * moves devices to another group. Kills instances and database at random moments, and compares series with the streams that are stored then, once while hours
  * are marked and once when they are summarised again.
  */
 export function runSummaryRaces({ devices, print, ...setup }: RaceOptions & { devices: number }) {
@@ -32,9 +34,10 @@ export function runSummaryRaces({ devices, print, ...setup }: RaceOptions & { de
     const { instances, key, kill, recover, db } = races;
     const load = new AbortController();
     const names = Array.from({ length: devices }, (_, number) => `meter ${number}`);
-    const id_group = await createGroup(instances[0]?.url ?? '', key);
-    for (const name of names)
-      await sendOk(instances[0]?.url ?? '', key, 'POST', '/devices/', { name, type: 'meter', id_group });
+    const { url = '' } = instances[0] ?? {};
+    const id_group = await createGroup(url, key);
+    await sendOk(url, key, 'POST', '/groups/', { name: 'other', id_service: 's@demo' });
+    for (const name of names) await sendOk(url, key, 'POST', '/devices/', { name, type: 'meter', id_group });
     const workers = names.map((name) => change(races, { name, id_group }, load.signal));
     const kills = await kill();
     load.abort();
@@ -75,9 +78,11 @@ async function change(
             `${path}streams/`,
             times.map((at) => ({ at, data: createRandomData(random) })),
           )
-        : roll < 0.995
+        : roll < 0.98
           ? sendOk(url, key, 'DELETE', `${path}streams/?at_from=${from}&at_to=${from + 8000}`)
-          : sendOk(url, key, 'DELETE', path);
+          : roll < 0.995
+            ? sendOk(url, key, 'PUT', path, { id_group: groups[count % 2] })
+            : sendOk(url, key, 'DELETE', path);
     // it may have been deleted
     await request.catch(() => createAgain({ url, key }, device, path));
   }
@@ -91,42 +96,59 @@ async function createAgain({ url, key }: { url: string; key: string }, device: o
   if (status === 404) await sendOk(url, key, 'POST', '/devices/', { ...device, type: 'meter' }).catch(() => undefined);
 }
 
-/** @returns the series that differ from those of the stored streams */
+/** Compares the series of devices and groups with the stored streams. @returns those that differ */
 async function compare({ instances, key, db }: Races): Promise<string[]> {
+  const devices = await db.collection('devices').find().toArray();
+  const read = devices.map(async ({ id_developer, _id, id_group }) => {
+    const streams = await readStreams(db, String(id_developer), _id);
+    return { path: `/devices/${encodeURIComponent(String(id_developer))}`, id_group, streams };
+  });
+  const single = await Promise.all(read);
+  const grouped = groups.map((group) => ({
+    path: `/groups/${encodeURIComponent(group)}`,
+    streams: single.flatMap(({ id_group, streams }) => (id_group === group ? streams : [])).toSorted(byReceipt),
+  }));
   const faults: string[] = [];
   const now = Math.floor(Date.now() / 1000);
   const [from, to] = [now - (now % 86_400) - 6 * 86_400, now];
-  for (const { id_developer, _id } of await db.collection('devices').find().toArray()) {
-    const streams = await readStreams(db, String(id_developer), _id);
-    const path = `/devices/${encodeURIComponent(String(id_developer))}/series/`;
+  for (const { path, streams } of [...single, ...grouped])
     for (const field of summaryPaths)
       for (const every of spans_s) {
         const query = `fields=${field}&aggregate=${modelAggregates}&every=${every}&at_from=${from}&at_to=${to}`;
-        const answer = await sendOk(instances[0]?.url ?? '', key, 'GET', `${path}?${query}`);
+        const answer = await sendOk(instances[0]?.url ?? '', key, 'GET', `${path}/series/?${query}`);
         const { result } = (await answer.json()) as { result: Record<string, unknown>[] };
         const expected = formatEntries(computeSeries(streams, field, (at) => at - (at % every)));
         const found = formatEntries(readEntries(result, field));
-        if (found !== expected) faults.push(`${path}?${query}\n${found}\ninstead of\n${expected}`);
+        if (found !== expected) faults.push(`${path}/series/?${query}\n${found}\ninstead of\n${expected}`);
       }
-  }
   return faults;
 }
 
-/** Reads the streams of a device: of equal times the last received is the last. */
-async function readStreams(db: mongo.Db, device: string, parent: unknown): Promise<SummaryModelStream[]> {
+/** A stream with its number in the order of receipt. */
+interface ReceivedStream extends SummaryModelStream {
+  n: bigint;
+}
+
+const byReceipt = (one: ReceivedStream, other: ReceivedStream) => (one.n < other.n ? -1 : 1);
+
+/** Reads the streams of a device in the order of their times, those of equal times in the order of receipt. */
+async function readStreams(db: mongo.Db, device: string, parent: unknown): Promise<ReceivedStream[]> {
   const bounds = { $gte: { account: 'demo', device }, $lt: { account: 'demo', device: `${device}~` } };
   const stored = await db
     .collection('streams')
     .find({ _id: bounds, parent } as object, { sort: { _id: 1 } })
     .toArray();
-  return stored.map(({ _id, data }) => ({ at: (_id as unknown as { at: number }).at, data }));
+  return stored.map(({ _id, data }) => {
+    const { at, n } = _id as unknown as { at: number; n: unknown };
+    return { at, n: BigInt(String(n)), data };
+  });
 }
 
 const [, entry = ''] = process.argv;
 if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) {
   const program = new Command('summaries')
     .description(
-      'Compares series of hours and days with the streams that are stored, while streams come late and are deleted and two instances and the database are killed.',
+      'Compares series of hours and days with the streams that are stored, while streams come late and are deleted, devices move, and two instances and the database are killed.',
     )
     .option('--devices <n>', 'devices that send at the same time', parseCount, 6);
   await runForMinutes(program, (options) => runSummaryRaces({ ...program.opts<{ devices: number }>(), ...options }));
