@@ -1,4 +1,4 @@
-import { createBatcher } from '../db/batching/batcher.js';
+import { createLookup } from '../db/batching/lookup.js';
 import type { Database } from '../db/database.js';
 import type { LaterStatus } from '../resources/command.js';
 import { applyTransitions, type CommandRef } from './store.js';
@@ -13,13 +13,15 @@ export type MarkSent = (command: CommandRef) => Promise<void>;
 
 const max_batch_size = 1000;
 
-/** Creates the function that marks commands as sent: those that are acknowledged together share a write. */
+/** Creates the function that marks commands as sent: those acknowledged together share a write, each once for all its readers. */
 export function createSentMarker(db: Database, clock: () => number, metrics: CommandMetrics): MarkSent {
-  return createBatcher<CommandRef>(
-    async (commands) => {
+  return createLookup<CommandRef, void>({
+    async fetch(commands) {
       const author = { now: Math.floor(clock() / 1000) };
       metrics.entered('sent', await applyTransitions(db, commands, 'sent', author));
+      return new Map<string, void>();
     },
-    { maxBatchSize: max_batch_size, maxInFlight: 1 },
-  );
+    keyOf: ({ id }) => id,
+    maxBatchSize: max_batch_size,
+  });
 }

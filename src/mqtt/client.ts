@@ -9,7 +9,7 @@ import { PacketError, reasons } from './connection/reasons.js';
 import type { ConnectRequest } from './protocol/connect-packet.js';
 import type { HandlePublish } from './publish-handler.js';
 import { createDelivery, type Delivery, type Origin } from './sessions/delivery.js';
-import { openDeviceFeed } from './sessions/device-feed.js';
+import { type DeviceFeed, openDeviceFeed } from './sessions/device-feed.js';
 import type { DeviceFeeds } from './sessions/device-feeds.js';
 import type { DeviceLink } from './sessions/device-link.js';
 import type { Peers } from './sessions/peers.js';
@@ -109,7 +109,14 @@ export function openClient(session: Session, deps: ClientDeps) {
     session,
     delivery,
     save: coalesce(() => deps.saveSubscriptions(session, openQueue)),
-    openFeed: () => openDeviceFeed({ link, session, deliver: delivery.deliverStored, failed: rules.failed }),
+    openFeed() {
+      const { load: loadCommand, wake } = deps.deviceFeeds.commands;
+      const feed: DeviceFeed = openDeviceFeed({
+        ...{ link, session, messageMemory, loadCommand, deliver: delivery.deliverStored, failed: rules.failed },
+        wakeCommands: (device) => wake(device, { feed }),
+      });
+      return feed;
+    },
   });
 
   function openQueue(queue: StoredQueue): void {

@@ -230,6 +230,25 @@ it('a gateway gets the state and the commands of the devices that its topics cov
   expect(await statusOf(id)).toBe('failed');
 });
 
+it('clients that follow the same devices share the reads of a bulk command', async () => {
+  const { db } = mqtt.service;
+  const fleet = await mqtt.account('initech');
+  const gateway = await fleet.device(['+/commands'], { type: 'gateway' });
+  for (let n = 0; n < 40; n++) await fleet.device([], { type: 'meter' });
+  const clients = await Promise.all(Array.from({ length: 20 }, () => mqtt.connect(gateway.username)));
+  for (const client of clients) expect(await client.subscribe('+/commands')).toEqual([1]);
+  await db.command({ profile: 2, filter: { ns: /[.]commands$/, 'command.find': 'commands' } });
+  const reply = await fleet.api.post('/devices/commands/?type=meter&confirm=40', { name: 'wake' });
+  expect(reply.body.details).toEqual({ matched: 40, changed: 40 });
+  for (const client of clients) await client.received(40);
+  await db.command({ profile: 0 });
+  for (const client of clients) expect(new Set(textsOf(client).map(({ id }) => id)).size).toBe(40);
+  const contents = { ns: /[.]commands$/, 'command.filter._id.$in': { $exists: true } };
+  const reads = await db.collection('system.profile').countDocuments(contents);
+  expect(reads).toBeGreaterThan(0);
+  expect(reads).toBeLessThanOrEqual(10);
+});
+
 it('a gateway gets the state of a device that is made again under its identifier', async () => {
   const gateway = await account.device(['+/state/#']);
   await desire({ a: 1 });

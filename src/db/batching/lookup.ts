@@ -1,3 +1,4 @@
+import { awaitLater } from '../../lib/promises.js';
 import { createBatcher } from './batcher.js';
 
 /** Finds what belongs to a key, in one command with the other keys that are asked for at the same time. */
@@ -23,17 +24,24 @@ export function createLookup<Key, Value>({
 }: LookupOptions<Key, Value>): LookUp<Key, Value> {
   interface Job {
     key: Key;
+    name: string;
     value?: Value | undefined;
   }
+  /** Those that no command has taken yet: calls for the same key share one. */
+  const queued = new Map<string, Promise<Value | undefined>>();
   const limits = { maxBatchSize, maxInFlight: 2, accountOf: ({ key }: Job) => accountOf(key) };
   const submit = createBatcher<Job>(async (jobs) => {
-    const keys = new Map(jobs.map(({ key }) => [keyOf(key), key]));
-    const values = await fetch([...keys.values()]);
-    for (const job of jobs) job.value = values.get(keyOf(job.key));
+    for (const { name } of jobs) queued.delete(name);
+    const values = await fetch(jobs.map(({ key }) => key));
+    for (const job of jobs) job.value = values.get(job.name);
   }, limits);
-  return async (key) => {
-    const job: Job = { key };
-    await submit(job);
-    return job.value;
+  return (key) => {
+    const name = keyOf(key);
+    const same = queued.get(name);
+    if (same !== undefined) return same;
+    const job: Job = { key, name };
+    const found = awaitLater(submit(job).then(() => job.value));
+    queued.set(name, found);
+    return found;
   };
 }

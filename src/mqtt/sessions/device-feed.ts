@@ -1,6 +1,7 @@
 import type { CommandRef } from '../../commands/store.js';
 import type { DesiredMessage } from '../../device-state/store.js';
 import { coalesce } from '../../lib/coalesce.js';
+import type { Release, Shares } from '../../lib/shares.js';
 import { encodeForwarded } from '../connection/encode.js';
 import { reasons } from '../connection/reasons.js';
 import { formatDeviceTopic, isCovering, parseDeviceTopic } from '../protocol/topics.js';
@@ -11,6 +12,10 @@ import type { Session } from './session.js';
 
 /** More commands are sent once the client acknowledges. */
 const max_unacknowledged = 1000;
+/** Commands, of at most 32 KiB, that are read ahead for a client that reads. */
+const max_read_ahead = 16;
+/** Memory of a device whose commands wait for the client. */
+const waiting_device_bytes = 128;
 /** A client that does not read is disconnected when it is so far behind. */
 const max_waiting_bytes = 1024 * 1024;
 /** Devices of which the connection remembers what it has sent; of others commands may come again. */
@@ -19,8 +24,13 @@ const max_remembered = 10_000;
 interface Deps {
   link: DeviceLink;
   session: Session;
+  messageMemory: Shares;
+  /** Loads a command as its device gets it; undefined if it has ended since. */
+  loadCommand(ref: CommandRef): Promise<string | undefined>;
   /** Resolves when the message is sent, or the connection has ended. */
   deliver(message: StoredDelivery, match: FilterMatch): Promise<void>;
+  /** Has the open commands of a device offered. */
+  wakeCommands(device: string): void;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }
@@ -30,18 +40,16 @@ export type DeviceFeed = ReturnType<typeof openDeviceFeed>;
 
 /** Opens the feed of a connection. */
 export function openDeviceFeed(deps: Deps) {
-  const { link, session, deliver } = deps;
+  const { link, session, deliver, messageMemory } = deps;
   const { account } = session;
-  /** Commands sent on this connection, by device, and how to send the next ones. */
-  const sent = new Map<string, { ids: Set<string>; send: () => Promise<void> }>();
+  /** Ids of the commands sent on this connection, by device. */
+  const sent = new Map<string, Set<string>>();
+  /** Open commands that are to be sent, by device, and their memory. */
+  const offered = new Map<string, { refs: CommandRef[]; release: Release }>();
   /** The last desired state sent on this connection, by the key of the device. */
   const versions = new Map<string, number>();
   const unacknowledged = new Set<CommandRef>();
   let waiting_bytes = 0;
-  /** Commands that are read to be sent. */
-  let loading = 0;
-  let makeRoom: () => void = () => undefined;
-  let room: Promise<void> | undefined;
   /** States are sent one after the other. */
   let stateQueue: Promise<void> = Promise.resolve();
 
@@ -49,18 +57,6 @@ export function openDeviceFeed(deps: Deps) {
   function fail(error: unknown): void {
     deps.failed(error);
     session.end(reasons.busy);
-  }
-
-  async function waitForRoom(): Promise<void> {
-    while (unacknowledged.size + loading >= max_unacknowledged && session.outbox.isOpen) {
-      room ??= new Promise((resolve) => {
-        makeRoom = () => {
-          room = undefined;
-          resolve();
-        };
-      });
-      await Promise.race([room, session.ended]);
-    }
   }
 
   async function publish(
@@ -77,44 +73,46 @@ export function openDeviceFeed(deps: Deps) {
     return true;
   }
 
-  /** Reads a command when it can be sent. @returns false if it cannot be sent any more */
-  async function sendCommand(device: string, ref: CommandRef): Promise<boolean> {
-    loading++;
-    try {
-      const json = await link.openCommands.loadJson({ account, _id: ref._id });
-      if (json === undefined) return true;
-      const properties = encodeForwarded(formatDeviceTopic(device, 'commands/result'), Buffer.from(ref.id));
-      return await publish(formatDeviceTopic(device, 'commands'), json, { retain: false, ref, properties });
-    } finally {
-      loading--;
-      makeRoom();
-    }
+  function takeBack(device: string): void {
+    offered.get(device)?.release();
+    offered.delete(device);
   }
 
-  async function sendCommands(device: string, ids: Set<string>): Promise<void> {
-    const node = await link.findDevice(account, device);
-    if (node === undefined) return;
-    const open = (await link.openCommands.findRefs(node)) ?? [];
-    const openIds = new Set(open.map(({ id }) => id));
-    for (const id of ids) if (!openIds.has(id)) ids.delete(id);
-    for (const ref of open) {
-      if (ids.has(ref.id)) continue;
-      await waitForRoom();
-      if (!(await sendCommand(device, ref))) return;
-      ids.add(ref.id);
-    }
-  }
-
-  function wakeCommands(device: string): void {
-    let entry = sent.get(device);
-    if (entry === undefined) {
-      const ids = new Set<string>();
-      entry = { ids, send: coalesce(() => sendCommands(device, ids)) };
-      sent.set(device, entry);
+  /** Takes commands that the client has room for, the first device's first. */
+  function takeOffered(): { device: string; ref: CommandRef }[] {
+    const taken: { device: string; ref: CommandRef }[] = [];
+    const room = Math.min(max_read_ahead, max_unacknowledged - unacknowledged.size);
+    for (const [device, { refs }] of offered) {
+      const ids = sent.get(device) ?? new Set();
+      sent.set(device, ids);
+      for (const ref of refs.splice(0, room - taken.length)) {
+        ids.add(ref.id);
+        taken.push({ device, ref });
+      }
+      if (refs.length > 0) break;
+      takeBack(device);
       forgetOldest(sent);
     }
-    entry.send().catch(fail);
+    return taken;
   }
+
+  async function sendCommand(device: string, ref: CommandRef, json: string | undefined): Promise<void> {
+    if (json === undefined) return;
+    const properties = encodeForwarded(formatDeviceTopic(device, 'commands/result'), Buffer.from(ref.id));
+    const isSent = await publish(formatDeviceTopic(device, 'commands'), json, { retain: false, ref, properties });
+    if (!isSent) sent.get(device)?.delete(ref.id);
+  }
+
+  const sendOffered = coalesce(async () => {
+    while (session.outbox.isOpen) {
+      // what waits for a client that does not read is not in memory
+      await session.outbox.whenRead();
+      const taken = takeOffered();
+      if (taken.length === 0) return;
+      const texts = await Promise.all(taken.map(({ ref }) => deps.loadCommand(ref)));
+      for (const [index, { device, ref }] of taken.entries()) await sendCommand(device, ref, texts[index]);
+    }
+  });
 
   function enqueueState(send: () => Promise<void>): void {
     stateQueue = stateQueue.then(send).catch(fail);
@@ -148,7 +146,7 @@ export function openDeviceFeed(deps: Deps) {
 
   function follow(filter: string, watched: Promise<void>): void {
     const { device, channel } = parseDeviceTopic(filter) ?? {};
-    const wake = (id: string) => void watched.then(() => wakeCommands(id), fail);
+    const wake = (id: string) => void watched.then(() => deps.wakeCommands(id), fail);
     if (channel === 'commands') wake(device ?? '');
     else if (channel === 'state/desired')
       enqueueState(() => watched.then(() => publishStored(device === undefined ? [] : [device])));
@@ -172,22 +170,38 @@ export function openDeviceFeed(deps: Deps) {
   return {
     /** A filter was granted: what it covers is sent once `watched` resolves, from when on changes are handed in. */
     follow,
-    /** Sends the commands of a device that are open and were not sent on this connection. */
-    wakeCommands,
+    /** Sends the commands of a device that were not sent on this connection, of all that are open. */
+    offerCommands(device: string, open: readonly CommandRef[]): void {
+      const before = sent.get(device) ?? new Set();
+      for (const id of before) if (!open.some((ref) => ref.id === id)) before.delete(id);
+      const refs = open.filter(({ id }) => !before.has(id));
+      const release = offered.get(device)?.release ?? messageMemory.tryTake(account, waiting_device_bytes);
+      if (refs.length === 0 || release === undefined || !session.outbox.isOpen) {
+        release?.();
+        offered.delete(device);
+        if (release === undefined) session.end(reasons.quota);
+        return;
+      }
+      offered.set(device, { refs, release });
+      sendOffered().catch(fail);
+    },
+    fail,
     /** Sends a desired state unless a later one was sent. */
     sendState,
     /** The client has acknowledged a command. */
     acknowledge(ref: CommandRef): void {
       unacknowledged.delete(ref);
-      makeRoom();
+      if (offered.size > 0) sendOffered().catch(fail);
       link.markSent(ref).catch(fail);
     },
     /** Sends again what the filters of the session cover. */
     catchUp(): void {
       for (const filter of session.subscriptions.keys()) follow(filter, Promise.resolve());
     },
-    /** Closes the connection: what changes does not reach it. */
-    end: () => session.end(reasons.busy),
+    /** The connection has ended. */
+    close(): void {
+      for (const device of offered.keys()) takeBack(device);
+    },
   };
 }
 

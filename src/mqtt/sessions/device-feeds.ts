@@ -3,6 +3,7 @@ import type { StateEntry } from '../../device-state/tail.js';
 import type { FeedEntry, Tail, TailSubscriber } from '../../http/live/tail.js';
 import { awaitLater, getOrStart } from '../../lib/promises.js';
 import { formatDeviceTopic, isServiceTopic } from '../protocol/topics.js';
+import { createCommandWakes } from './command-wakes.js';
 import type { DeviceFeed } from './device-feed.js';
 import type { DeviceLink } from './device-link.js';
 import { createFilterTree } from './filter-tree.js';
@@ -14,11 +15,15 @@ export const isFed = (filter: string): boolean => isServiceTopic(filter) || /[+#
 export type DeviceFeeds = ReturnType<typeof createDeviceFeeds>;
 
 /** Creates the feeds of an account; nothing is read before the first filter. */
-export function createDeviceFeeds(account: string, { commandTail, stateTail }: DeviceLink) {
+export function createDeviceFeeds(account: string, link: DeviceLink) {
+  const { commandTail, stateTail } = link;
   const filters = createFilterTree<DeviceFeed>();
   /** The filters of each feed. */
   const feeds = new Map<DeviceFeed, Set<string>>();
   const subscribed = new Map<string, Promise<void>>();
+  const commands = createCommandWakes(account, link, (device) =>
+    filters.match(formatDeviceTopic(device, 'commands')).keys(),
+  );
   let isClosed = false;
 
   function createSubscriber<Entry extends FeedEntry>(receive: (entry: Entry) => void): TailSubscriber<Entry> {
@@ -32,9 +37,7 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
     };
   }
 
-  const onCommand = createSubscriber<CommandEntry>(({ device }) => {
-    for (const feed of filters.match(formatDeviceTopic(device, 'commands')).keys()) feed.wakeCommands(device);
-  });
+  const onCommand = createSubscriber<CommandEntry>(({ device, parent }) => commands.wake(device, { parent }));
   const onState = createSubscriber<StateEntry>((entry) => {
     for (const feed of filters.match(formatDeviceTopic(entry.device, 'state/desired')).keys()) feed.sendState(entry);
   });
@@ -56,8 +59,8 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
       () => {
         for (const feed of feeds.keys()) feed.catchUp();
       },
-      () => {
-        for (const feed of feeds.keys()) feed.end();
+      (error) => {
+        for (const feed of feeds.keys()) feed.fail(error);
       },
     );
   }
@@ -65,12 +68,13 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
   const ensureSubscribed = () => getOrStart(subscribed, account, subscribe);
 
   return {
+    commands,
     /** Hands what a filter covers to a feed from now on, and sends what there is. */
     follow(feed: DeviceFeed, filter: string): void {
       filters.add(filter, feed, { qos: 1 });
       feeds.set(feed, (feeds.get(feed) ?? new Set()).add(filter));
       const watched = awaitLater(ensureSubscribed());
-      watched.catch(feed.end);
+      watched.catch(feed.fail);
       feed.follow(filter, watched);
     },
     unfollow(feed: DeviceFeed, filter: string): void {
@@ -81,6 +85,7 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
     leave(feed: DeviceFeed): void {
       for (const filter of feeds.get(feed) ?? []) filters.remove(filter, feed);
       feeds.delete(feed);
+      feed.close();
     },
     close(): void {
       isClosed = true;
