@@ -1,9 +1,9 @@
 import { list } from '../schema/fields/list.js';
 import { flag, integer } from '../schema/fields/number.js';
-import { ownerReference, protectingReference } from '../schema/fields/reference.js';
-import { choice, name } from '../schema/fields/text.js';
+import { reference } from '../schema/fields/reference.js';
+import { choice } from '../schema/fields/text.js';
 import { required, withDefault } from '../schema/fields.js';
-import { buildMessages, defaultToStored, defineResource, description } from '../schema/resource.js';
+import { buildMessages, defaultToStored, defineResource, description, uniqueName } from '../schema/resource.js';
 import { alarmCondition } from './alarm-condition.js';
 import { gravityOf, type Severity, severities } from './alarm-states.js';
 import { asset } from './asset.js';
@@ -19,6 +19,8 @@ export const max_rules = 200;
 
 /** The fields that say which devices a rule covers. */
 const coverageFields = ['id_model', 'id_project', 'id_service', 'id_group', 'id_asset', 'id_device', 'filter'] as const;
+
+const owner = { owner: true } as const;
 
 /** A rule on what devices send (reference/alarms.md#rules). */
 export const alarmrule = defineResource({
@@ -38,7 +40,7 @@ export const alarmrule = defineResource({
     enabled: true,
   },
   fields: {
-    name: required(name(), { filter: true, about: 'Unique in the account.' }),
+    name: uniqueName,
     severity: required(choice(...severities), { filter: true, about: 'Severity of its alarms.' }),
     conditions: required(list(alarmCondition(), { min: 1, max: max_conditions }), {
       about: 'What has to hold for an alarm.',
@@ -50,16 +52,15 @@ export const alarmrule = defineResource({
       about: 'Seconds for which it has to hold before an alarm is raised.',
       unit: 'seconds',
     }),
-    id_model: protectingReference(model, 'It covers the devices of this model.'),
-    id_project: ownerReference(project, 'It covers the devices below this project.'),
-    id_service: ownerReference(service, 'It covers the devices below this service.'),
-    id_group: ownerReference(group, 'It covers the devices below this group.'),
-    id_asset: ownerReference(asset, 'It covers the devices of this asset.'),
-    id_device: ownerReference(device, 'It covers this device.'),
-    filter: protectingReference(
-      savedFilter,
-      'It covers the devices that this saved filter selects when it looks at them.',
-    ),
+    id_model: reference(model, 'It covers the devices of this model.', { protects: true }),
+    id_project: reference(project, 'It covers the devices below this project.', owner),
+    id_service: reference(service, 'It covers the devices below this service.', owner),
+    id_group: reference(group, 'It covers the devices below this group.', owner),
+    id_asset: reference(asset, 'It covers the devices of this asset.', owner),
+    id_device: reference(device, 'It covers this device.', owner),
+    filter: reference(savedFilter, 'It covers the devices that this saved filter selects when it looks at them.', {
+      protects: true,
+    }),
     description,
     enabled: withDefault(flag(), true, { filter: true, about: 'A disabled rule raises no alarms.' }),
   },

@@ -1,18 +1,15 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { commaSeparated } from '../schema/fields/list.js';
 import { flag, integer, recordedTime, timestamp } from '../schema/fields/number.js';
-import { internalIds } from '../schema/fields/reference.js';
+import { internalId, internalIds } from '../schema/fields/reference.js';
 import { choice, identifierText, text } from '../schema/fields/text.js';
-import { type Field, type FieldType, optional, required, type Values, withDocumentation } from '../schema/fields.js';
+import { type Field, optional, required, type Values, withDocumentation } from '../schema/fields.js';
 import { defineFilter, type Filter } from '../schema/filters.js';
 import { defineListed, defineStored } from '../schema/resource.js';
 import { type AlarmState, alarmStates, severities } from './alarm-states.js';
 
 /** An id, as examples show it. */
 export const alarmId = '01a201a7-a8d1-798a-9484-a211201349cf';
-
-/** A value that no client writes. */
-const internal: FieldType = { body: (value) => value, stored: 'object', schema: {} };
 
 /** Reports whether a value is a state of an alarm. */
 export function isAlarmState(value: unknown): value is AlarmState {
@@ -95,7 +92,7 @@ export const alarm = defineListed({
     gravity: optional(integer()),
     /** The account, also before the alarm is raised. */
     tenant: required(text(60)),
-    rule_id: required(internal),
+    rule_id: required(internalId()),
     /** A digest of the conditions that `met` is of. */
     conditions_key: required(text(43)),
     ancestors: required(internalIds()),
@@ -103,9 +100,9 @@ export const alarm = defineListed({
     /** Unique: of a rule and a device one document at most is current. */
     watch_key: required(text(80)),
     /** Which conditions were met when they were last looked at. */
-    met: optional(internal),
+    met: optional(internalId()),
     /** When the path of each condition on absence was last received. */
-    seen: optional(internal),
+    seen: optional(internalId()),
     /** Since when the rule holds. */
     since: optional(timestamp()),
     /** When it has to be looked at again without a stream. */

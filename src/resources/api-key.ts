@@ -1,7 +1,7 @@
 import { recordedTime, timestamp } from '../schema/fields/number.js';
-import { aboutIdentifier, reference } from '../schema/fields/reference.js';
+import { reference } from '../schema/fields/reference.js';
 import { choice, text, textMatching } from '../schema/fields/text.js';
-import { type Field, type FieldType, optional, required } from '../schema/fields.js';
+import { type FieldType, optional, required } from '../schema/fields.js';
 import { scopes } from '../schema/operation.js';
 import { defineListed, description, type Resource } from '../schema/resource.js';
 import { asset } from './asset.js';
@@ -42,11 +42,8 @@ export const limitCollections: ReadonlyMap<LimitField, string> = new Map(
   Object.entries(limitTypes).map(([field, { plural }]) => [field as LimitField, plural]),
 );
 
-function limitedTo(resource: Resource): Field {
-  const field = reference(resource);
-  const about = `The key is limited to this ${resource.name} and everything below it.`;
-  return { ...field, type: aboutIdentifier(field.type, about) };
-}
+const limitedTo = (resource: Resource) =>
+  reference(resource, `The key is limited to this ${resource.name} and everything below it.`);
 
 /** An API key of a user; only its digest is stored (reference/access.md#api-keys). */
 export const apikey = defineListed({

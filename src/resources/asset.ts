@@ -1,8 +1,7 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { parent } from '../schema/fields/reference.js';
-import { name } from '../schema/fields/text.js';
-import { optional, required } from '../schema/fields.js';
-import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
+import { optional } from '../schema/fields.js';
+import { buildMessages, defineResource, description, enabled, uniqueName } from '../schema/resource.js';
 import { group } from './group.js';
 
 /** An asset, a physical object with devices (reference/resources.md#types). */
@@ -19,7 +18,7 @@ export const asset = defineResource({
     enabled: true,
   },
   fields: {
-    name: required(name(), { filter: true, about: 'Unique in the account.' }),
+    name: uniqueName,
     id_group: parent(group),
     description,
     properties: optional(freeform({ levels: 5 }), { about: 'What you want to know about it.' }),

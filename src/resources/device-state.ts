@@ -1,9 +1,8 @@
 import { integer, timestamp } from '../schema/fields/number.js';
+import { internalId } from '../schema/fields/reference.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
-import { type FieldType, optional, required } from '../schema/fields.js';
+import { optional, required } from '../schema/fields.js';
 import { defineStored } from '../schema/resource.js';
-
-const list: FieldType = { body: (value) => value, stored: 'object', schema: {} };
 
 const stateEvents = ['state.desired', 'config.desired', 'config.applied', 'config.refused'] as const;
 
@@ -26,7 +25,7 @@ export const devicestate = defineStored({
     /** Outcomes of the desired configuration files, by name, as JSON. */
     outcomes: optional(text(1)),
     /** The configuration files of both sides (`ConfigEntry`), for filters and counts. */
-    configs: optional(list),
+    configs: optional(internalId()),
     /** Differs after every write. */
     revision: required(text(16)),
     last_change: optional(text(1)),

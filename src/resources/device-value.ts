@@ -1,11 +1,8 @@
 import { timestamp } from '../schema/fields/number.js';
-import { internalIds } from '../schema/fields/reference.js';
+import { internalId, internalIds } from '../schema/fields/reference.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
-import { type FieldType, required } from '../schema/fields.js';
+import { required } from '../schema/fields.js';
 import { defineStored } from '../schema/resource.js';
-
-/** A value that no client writes. */
-const internal: FieldType = { body: (value) => value, stored: 'object', schema: {} };
 
 /**
  * The last value of a device at a path that lists filter by (reference/lists.md#paths): of the data stream with the greatest
@@ -17,14 +14,14 @@ export const devicevalue = defineStored({
   hidden: {
     device: required(text(max_identifier_length)),
     /** Internal id of the path in `measured_paths`. */
-    path: required(internal),
+    path: required(internalId()),
     /** Number, text or boolean; null for everything else. */
-    value: required(internal),
+    value: required(internalId()),
     at: required(timestamp()),
     /** The number of the stream: of equal times the greatest counts. */
-    n: required(internal),
+    n: required(internalId()),
     /** Differs after every write. */
-    revision: required(internal),
+    revision: required(internalId()),
   },
   parentCollections: { device: 'devices' },
   isDerived: true,
@@ -35,6 +32,6 @@ export const devicevalue = defineStored({
 export const valuereview = defineStored({
   name: 'valuereview',
   plural: 'device_value_reviews',
-  hidden: { devices: required(internalIds()), due_at: required(timestamp()), revision: required(internal) },
+  hidden: { devices: required(internalIds()), due_at: required(timestamp()), revision: required(internalId()) },
   indexes: [['due_at']],
 });

@@ -1,9 +1,16 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { list } from '../schema/fields/list.js';
 import { integer } from '../schema/fields/number.js';
-import { max_identifier_length, name, text } from '../schema/fields/text.js';
-import { type Field, optional, required } from '../schema/fields.js';
-import { buildMessages, defaultToStored, defineResource, description, enabled } from '../schema/resource.js';
+import { max_identifier_length, text } from '../schema/fields/text.js';
+import { type Field, optional } from '../schema/fields.js';
+import {
+  buildMessages,
+  defaultToStored,
+  defineResource,
+  description,
+  enabled,
+  uniqueName,
+} from '../schema/resource.js';
 import { filterPathsOf, measureList } from './measure.js';
 import { deriveHidden, findSuffixedPaths, suffixedPaths } from './suffixed-paths.js';
 
@@ -35,7 +42,7 @@ export const model = defineResource({
     enabled: true,
   },
   fields: {
-    name: required(name(), { filter: true, about: 'Unique in the account.' }),
+    name: uniqueName,
     description,
     properties: optional(freeform({ levels: 5 }), {
       about: 'What its devices have where they do not set the key themselves.',

@@ -1,9 +1,9 @@
 import { AppError } from '../errors.js';
-import { name, text } from '../schema/fields/text.js';
+import { text } from '../schema/fields/text.js';
 import { type FieldType, required } from '../schema/fields.js';
 import { createListParser, filterParametersOf, type ListRequest } from '../schema/list-parameters.js';
 import { splitQuery } from '../schema/query.js';
-import { buildMessages, defineResource, description } from '../schema/resource.js';
+import { buildMessages, defineResource, description, uniqueName } from '../schema/resource.js';
 import { bySavedFilter } from './device/configs.js';
 import { device } from './device/index.js';
 
@@ -57,10 +57,10 @@ export const savedFilter = defineResource({
   messages: buildMessages('Filter'),
   example: { name: 'Silent pumps', query: 'type=pump&status=no_data', description: 'For the morning shift' },
   fields: {
-    name: required(name(), { filter: true, about: 'Unique in the account.' }),
+    name: uniqueName,
     query: required(savedQuery(), {
       about: 'Query string of a list of devices, percent-encoded, with at least one filter and nothing else.',
     }),
-    description: description,
+    description,
   },
 });

@@ -2,10 +2,17 @@ import type { FieldErrors } from '../errors.js';
 import { isMailto, parseMailto } from '../lib/mail-addresses.js';
 import { list } from '../schema/fields/list.js';
 import { flag, integer } from '../schema/fields/number.js';
-import { aboutIdentifier, protectingReference, reference } from '../schema/fields/reference.js';
-import { choice, name, text, textMatching } from '../schema/fields/text.js';
-import { type Field, type FieldType, optional, required, type Values, withDefault } from '../schema/fields.js';
-import { buildMessages, defaultToStored, defineResource, description, usualChanges } from '../schema/resource.js';
+import { reference } from '../schema/fields/reference.js';
+import { choice, text, textMatching } from '../schema/fields/text.js';
+import { type FieldType, optional, required, type Values, withDefault } from '../schema/fields.js';
+import {
+  buildMessages,
+  defaultToStored,
+  defineResource,
+  description,
+  uniqueName,
+  usualChanges,
+} from '../schema/resource.js';
 import { asset } from './asset.js';
 import { type AncestorField, ancestorFields, isSelected, type StoredEvent, typeSelector } from './event.js';
 import { group } from './group.js';
@@ -52,17 +59,8 @@ function webhookSelector(): FieldType {
 }
 
 /** A filter by an object above the subject of the event. */
-function ancestorFilter(resource: typeof project): Field {
-  const field = reference(resource);
-  const about = `Only events of objects below this ${resource.name}.`;
-  return { ...field, type: aboutIdentifier(field.type, about) };
-}
-
-/** A filter by the device that the event is about. */
-function deviceFilter(): Field {
-  const about = 'Only events of devices, and only of those that this saved filter selects.';
-  return protectingReference(savedFilter, about);
-}
+const ancestorFilter = (resource: typeof project) =>
+  reference(resource, `Only events of objects below this ${resource.name}.`);
 
 /** Written by the service only, and never shown. */
 const encrypted: FieldType = { ...text(1), stored: 'binary' };
@@ -80,7 +78,7 @@ export const webhook = defineResource({
     enabled: true,
   },
   fields: {
-    name: required(name(), { filter: true, about: 'Unique in the account.' }),
+    name: uniqueName,
     url: required(receiverUrl(), { about: 'Events are sent to this address, or by mail to these.' }),
     format: optional(choice(...formats), {
       about: '`standard` is JSON with a signature, the others are texts for people; default: `text` for `mailto:`.',
@@ -99,7 +97,9 @@ export const webhook = defineResource({
     id_service: ancestorFilter(service),
     id_group: ancestorFilter(group),
     id_asset: ancestorFilter(asset),
-    filter: deviceFilter(),
+    filter: reference(savedFilter, 'Only events of devices, and only of those that this saved filter selects.', {
+      protects: true,
+    }),
     description,
     enabled: withDefault(flag(), true, { filter: true, about: 'A disabled webhook is sent nothing.' }),
   },

@@ -1,7 +1,7 @@
 import type { FieldErrors } from '../errors.js';
 import { flag, integer, recordedTime } from './fields/number.js';
 import { internalIds } from './fields/reference.js';
-import { identifier, identifierText, max_filter_id_developer_length, text } from './fields/text.js';
+import { identifier, identifierText, max_filter_id_developer_length, name, text } from './fields/text.js';
 import {
   type AncestorLevel,
   type Field,
@@ -21,6 +21,7 @@ import { bySearchText, searchText } from './search.js';
 
 /** Fields that several resources share (reference/resources.md#common-fields). */
 export const description = optional(text(200, { min: 0 }), { about: 'Any text.' });
+export const uniqueName = required(name(), { filter: true, about: 'Unique in the account.' });
 export const enabled = withDefault(flag(), true, {
   filter: true,
   about: 'What is disabled, and everything below it, takes no streams.',
@@ -173,7 +174,6 @@ export interface Resource extends ListedType {
   toStored: (values: Values, context: StoredContext) => StoredChange;
 }
 
-/** Input of `toStored`. */
 export interface StoredContext {
   now: number;
   /** The values are of a new object. */

@@ -20,37 +20,17 @@ export function parent(resource: Target): Field {
   };
 }
 
+/** Deletions of the named object: it takes the resource with it (`owner`), or is refused (`protects`). */
+type Dependence = Pick<NonNullable<Field['references']>, 'owner' | 'protects'>;
+
 /** An optional field that names another resource of the account. */
-export function reference(resource: Target): Field {
+export function reference(resource: Target, about?: string, dependence: Dependence = {}): Field {
   return {
-    type: identifierReference(resource, `Identifier of its ${resource.name}.`),
+    type: identifierReference(resource, about ?? `Identifier of its ${resource.name}.`, about === undefined),
     presence: 'optional',
     filter: true,
-    references: { plural: resource.plural, parent: false, ancestors: [] },
+    references: { plural: resource.plural, parent: false, ...dependence, ancestors: [] },
   };
-}
-
-/** An optional field that names the object with which the resource is deleted, at any level of the hierarchy. */
-export function ownerReference(resource: Target, about: string): Field {
-  return dependentReference(resource, about, { owner: true });
-}
-
-/** An optional field that names an object which cannot be deleted as long as the resource names it. */
-export function protectingReference(resource: Target, about: string): Field {
-  return dependentReference(resource, about, { protects: true });
-}
-
-function dependentReference(resource: Target, about: string, kind: { owner: true } | { protects: true }): Field {
-  const { type, ...field } = reference(resource);
-  const references = { plural: resource.plural, parent: false, ...kind, ancestors: [] };
-  return { ...field, type: aboutIdentifier(type, about), references };
-}
-
-/** Replaces what the documents say of an identifier. */
-export function aboutIdentifier(type: FieldType, about: string): FieldType {
-  const { description: _replaced, ...schema } = type.schema;
-  const { description: _alsoReplaced, ...querySchema } = type.querySchema ?? {};
-  return withDocumentation({ ...type, schema, querySchema }, { about });
 }
 
 /** A hidden list of internal ids, which no client writes. */
@@ -58,14 +38,16 @@ export function internalIds(): FieldType {
   return { body: (value) => value, stored: 'ids', schema: { type: 'array' } };
 }
 
-/** A hidden internal id, which no client writes. */
+/** A hidden internal id, or any other value that no client writes. */
 export function internalId(): FieldType {
   return { body: (value) => value, stored: 'object', schema: {} };
 }
 
 /** An identifier in a body; a filter takes any text, which may match nothing (reference/lists.md#filters). */
-function identifierReference({ plural, readOnly }: Target, about: string): FieldType {
-  const { body, schema } = identifier();
+function identifierReference({ plural, readOnly }: Target, about: string, hasHint = true): FieldType {
+  const { body, schema: hinted } = identifier();
+  const { description: _hint, ...schema } = hinted;
   const example = readOnly.id_developer && exampleOf(readOnly.id_developer.type);
-  return withDocumentation({ ...identifierText(), body, schema }, { about, example, references: plural });
+  const type = { ...identifierText(), body, schema: hasHint ? hinted : schema };
+  return withDocumentation(type, { about, example, references: plural });
 }
