@@ -1,6 +1,6 @@
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
-import { findOneRaw } from '../db/raw-find.js';
+import { findMany, findOne, showOne } from '../db/raw-find.js';
 import { withTransaction } from '../db/transaction.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
@@ -8,7 +8,7 @@ import { assertConfirmed, atomic_limit_ms, max_atomic, max_documents } from '../
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
 import { compile } from '../objects/select/compile.js';
-import { count, readOptions } from '../objects/select/read.js';
+import { count } from '../objects/select/read.js';
 import { buildPlaceFilter, isAlarmState } from '../resources/alarm.js';
 import type { AlarmState } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
@@ -34,10 +34,7 @@ const notTaken = 'must be acknowledged or closed';
 
 /** @throws AppError notFound (4041) */
 export async function showAlarm(ctx: OperationContext, id: string): Promise<Bson> {
-  const alarms = ctx.store.db.collection(alarm.plural);
-  const document = await findOneRaw(alarms, buildFilter(ctx, id), { maxTimeMS: read_limit_ms });
-  if (document === undefined) throw new AppError('notFound');
-  return document;
+  return showOne(ctx.store.db.collection(alarm.plural), buildFilter(ctx, id));
 }
 
 function buildFilter({ account, limit }: OperationContext, id: string): object {
@@ -65,8 +62,8 @@ export function parseAlarmUpdate(body: Values): AlarmUpdate {
 export async function updateAlarm(ctx: OperationContext, id: string, update: AlarmUpdate): Promise<Bson> {
   const { db } = ctx.store;
   for (let attempt = 0; attempt < max_attempts; attempt++) {
-    const record = await recordsOf(db).findOne(buildFilter(ctx, id), { maxTimeMS: read_limit_ms });
-    if (record === null) throw new AppError('notFound');
+    const record = await findOne(recordsOf(db), buildFilter(ctx, id));
+    if (record === undefined) throw new AppError('notFound');
     const change = planUpdate(ctx, record, update);
     if (change === undefined || (await updateRecord(db, record, change)) !== undefined) return showAlarm(ctx, id);
   }
@@ -120,8 +117,8 @@ export async function updateMatchingAlarms(
   // what is invalid for one of them changes none
   if (update.state !== undefined) {
     const refusing = { $and: [filter, { state: { $in: [...refusedFrom[update.state]] } }] };
-    const refused = await recordsOf(db).findOne(refusing, readOptions(hint));
-    if (refused !== null) planUpdate(ctx, refused, update);
+    const refused = await findOne(recordsOf(db), refusing, { ...(hint && { hint }) });
+    if (refused !== undefined) planUpdate(ctx, refused, update);
   }
   const { confirm } = request.params;
   if (typeof confirm !== 'number') return { matched };
@@ -150,8 +147,8 @@ function updateFirst(
   const { db } = ctx.store;
   const limit = confirmed === undefined ? max_atomic : confirmed + 1;
   return withTransaction(db.collection(alarm.plural), atomic_limit_ms, async (session) => {
-    const options = { session, sort: { _id: 1 }, limit, maxTimeMS: read_limit_ms } as const;
-    const records = await recordsOf(db).find(filter, options).toArray();
+    const options = { session, sort: { _id: 1 }, limit } as const;
+    const records = await findMany(recordsOf(db), filter, options);
     if (confirmed !== undefined) assertConfirmed(confirmed, records.length);
     const taking = confirmed === undefined ? records.filter((record) => !isRefused(record, update)) : records;
     const writes = taking.flatMap((record) => {

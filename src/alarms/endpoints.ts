@@ -110,14 +110,11 @@ function alarmOperations(): Endpoint[] {
     },
     {
       ...shared,
+      ...selection.operation,
       operationId: 'updateManyAlarms',
       method: 'patch',
       path: '/alarms/',
       summary: 'Acknowledge or close all alarms that match',
-      description: 'Takes at least one filter. Changes nothing unless `confirm` is the number of matches.',
-      scope: 'write',
-      isCostly: true,
-      query: selection.query,
       body,
       result: { kind: 'status', success: 'updated', message: 'Alarm updated', details: selection.details },
       async handle(ctx) {

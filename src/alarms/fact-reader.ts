@@ -1,8 +1,8 @@
 import { createLookup } from '../db/batching/lookup.js';
 import { type ClusteredDocument, readRanges } from '../db/clustered.js';
-import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Database, StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { findMany } from '../db/raw-find.js';
+import { findMany, runPipeline } from '../db/raw-find.js';
 import { createShares } from '../lib/shares.js';
 import { keyOfId } from '../objects/ancestors.js';
 import {
@@ -89,14 +89,10 @@ async function findNewestStreams(
     { $limit: 1 },
     { $project: { data: 1, index: { $literal: index } } },
   ];
-  const documents = await db
-    .collection<ClusteredDocument>(stream.plural)
-    // a reply of exactly this size would leave the cursor open
-    .aggregate<ClusteredDocument>(readRanges(stream.plural, conditions, last), {
-      batchSize: ranges.length + 1,
-      maxTimeMS: read_limit_ms,
-    })
-    .toArray();
+  const pipeline = readRanges(stream.plural, conditions, last);
+  // a reply of exactly as many would leave the cursor open
+  const options = { batchSize: ranges.length + 1 };
+  const documents = await runPipeline<ClusteredDocument>(db.collection(stream.plural), pipeline, options);
   return new Map(
     documents.flatMap((document) => {
       const range = ranges[Number(document.index)];

@@ -1,4 +1,5 @@
 import { type Database, read_limit_ms } from '../db/database.js';
+import { runPipeline } from '../db/raw-find.js';
 import { openStates, type Severity } from '../resources/alarm-states.js';
 import { alarm, alarmrule } from '../resources/index.js';
 
@@ -21,8 +22,5 @@ export async function countOpenAlarms(db: Database): Promise<OpenAlarms[]> {
     { $project: { _id: 0, account: '$_id.account', severity: '$_id.severity', count: 1 } },
   ];
   const hint = { account: 1, state: 1, raised_at: 1, _id: 1 };
-  return db
-    .collection(alarm.plural)
-    .aggregate<OpenAlarms>(pipeline, { ...options, hint })
-    .toArray();
+  return runPipeline(db.collection(alarm.plural), pipeline, { readPreference, hint });
 }

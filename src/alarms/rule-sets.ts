@@ -92,7 +92,6 @@ export interface Rule {
   covers(device: Place): boolean;
 }
 
-/** Rules that cover a device. */
 export interface Coverage {
   rules: readonly Rule[];
   /** Their conditions on values: each path once. */
@@ -101,7 +100,6 @@ export interface Coverage {
   joining: readonly DataPath[];
 }
 
-/** The enabled rules of an account. */
 export interface RuleSet {
   rules: readonly Rule[];
   byKey: ReadonlyMap<string, Rule>;

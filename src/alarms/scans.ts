@@ -1,9 +1,9 @@
 import type { mongo } from 'mongoose';
-import { type Database, type Log, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Database, Log, StoredObject } from '../db/database.js';
 import { createDueRunner } from '../db/due-work.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
-import { findMany } from '../db/raw-find.js';
+import { findMany, findOne } from '../db/raw-find.js';
 import { alarmscan, device } from '../resources/index.js';
 import { deviceProjection, toWatched, type WatchedDevice } from './devices.js';
 import { scheduleNextDue } from './due-devices.js';
@@ -68,8 +68,7 @@ export async function scheduleScans(db: Database, requests: readonly ScanRequest
 /** Finds out when records are to be looked at first (epoch seconds). */
 export async function findFirstCheck(db: Database): Promise<number | undefined> {
   const filter = { step: { $ne: 'devices' as const } };
-  const options = { sort: { due_at: 1 }, projection: { due_at: 1 }, maxTimeMS: read_limit_ms } as const;
-  return (await scansOf(db).findOne(filter, options))?.due_at;
+  return (await findOne(scansOf(db), filter, { sort: { due_at: 1 }, projection: { due_at: 1 } }))?.due_at;
 }
 
 /** Carries out the requested scans on one instance (reference/alarms.md#evaluation). */

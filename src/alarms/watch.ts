@@ -1,8 +1,8 @@
-import { type Database, type Log, read_limit_ms } from '../db/database.js';
+import type { Database, Log } from '../db/database.js';
 import { createDueRunner } from '../db/due-work.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
-import { findMany } from '../db/raw-find.js';
+import { findMany, findOne } from '../db/raw-find.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import type { StoredEvent } from '../resources/event.js';
 import { alarmrule, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
@@ -116,8 +116,8 @@ async function followEvents(deps: Deps, progress: Progress): Promise<boolean> {
 }
 
 async function findLastId(db: Database): Promise<string> {
-  const options = { sort: { _id: -1 }, projection: { _id: 1 }, maxTimeMS: read_limit_ms } as const;
-  return (await db.collection<StoredEvent>(event.plural).findOne({}, options))?._id ?? '';
+  const options = { sort: { _id: -1 }, projection: { _id: 1 } } as const;
+  return (await findOne(db.collection<StoredEvent>(event.plural), {}, options))?._id ?? '';
 }
 
 /** Finds the scans that events ask for. Devices of one kind are looked at together. */

@@ -3,7 +3,7 @@ import { type Collection, type Database, read_limit_ms, type StoredDocument } fr
 import { insertIntoFreeSlot } from '../db/free-slot.js';
 import { type Id, placeBehind } from '../db/ids.js';
 import { OpaqueJson, toDriverValues } from '../db/opaque-json.js';
-import { findOneRaw, findRaw } from '../db/raw-find.js';
+import { findRaw, showOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import { formatLastChange } from '../objects/last-change.js';
@@ -117,9 +117,7 @@ export async function findCommand(
 export async function loadCommand(ctx: OperationContext, device_id: string, id: string): Promise<Bson> {
   await assertWithinReach(ctx, device, device_id);
   const filter = buildFilter(ctx.account, device_id, id);
-  const bson = await findOneRaw(ctx.store.db.collection(command.plural), filter, { maxTimeMS: read_limit_ms });
-  if (bson === undefined) throw new AppError('notFound');
-  return bson;
+  return showOne(ctx.store.db.collection(command.plural), filter);
 }
 
 const idFormat = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -42,6 +42,49 @@ const max_cached = 10_000;
 /** Bounds the age of an estimate. */
 const max_age_ms = 600_000;
 
+/** @returns the total, and its cluster time if the database reports one */
+async function countAll(
+  command: Command,
+  plural: string,
+  whose: CountScope,
+  options: CommandDocument,
+): Promise<[number, unknown]> {
+  const pipeline = [{ $match: whose }, { $count: 'total' }];
+  const asked = { aggregate: plural, pipeline, cursor: {}, ...options };
+  const { cursor } = await command({ ...asked, readConcern: { level: 'snapshot' } }).catch((error) => {
+    // a snapshot is refused for a while after an index was built, for example
+    if (error instanceof Error && 'code' in error && error.code === timed_out) throw error;
+    return command(asked);
+  });
+  return [Number(cursor.firstBatch[0]?.total ?? 0), cursor.atClusterTime];
+}
+
+/** Advances `since` and `total` together up to the first event that cannot be counted. */
+async function advance(command: Command, cached: CachedCount): Promise<number | undefined> {
+  const { plural, scope, at } = cached;
+  const until = performance.now() + cached.cost_ms;
+  for (;;) {
+    const left_ms = Math.ceil(until - performance.now());
+    if (left_ms < 1) return undefined;
+    const { cursor } = await command({
+      aggregate: plural,
+      pipeline: [
+        { $changeStream: cached.since },
+        { $match: { clusterTime: { $gt: at }, ...relevantEvents(scope) } },
+        { $project: { operationType: 1 } },
+      ],
+      cursor: { batchSize: batch },
+      maxTimeMS: left_ms,
+    });
+    command({ killCursors: plural, cursors: [cursor.id] }).catch(() => undefined);
+    const events: readonly CommandDocument[] = cursor.firstBatch;
+    if (events.some(({ operationType }) => operationType !== 'insert')) return undefined;
+    cached.total += events.length;
+    cached.since = { resumeAfter: cursor.postBatchResumeToken };
+    if (events.length < batch) return cached.total;
+  }
+}
+
 /**
  * Caches totals (reference/lists.md#totals). Each call reads the change stream since the last one and adds created
  * objects. After any other event that can change the total, or if the stream cannot be read in time, it counts again.
@@ -50,18 +93,8 @@ const max_age_ms = 600_000;
  */
 export function createCountCache(command: Command, minCached: number, min_budget_ms = 50) {
   const cache = new LRUCache<string, CachedCount>({ max: max_cached, ttl: max_age_ms });
-
-  /** @returns the total, and its cluster time if the database reports one */
-  async function count(plural: string, whose: CountScope, options: CommandDocument): Promise<[number, unknown]> {
-    const pipeline = [{ $match: whose }, { $count: 'total' }];
-    const asked = { aggregate: plural, pipeline, cursor: {}, ...options };
-    const { cursor } = await command({ ...asked, readConcern: { level: 'snapshot' } }).catch((error) => {
-      // a snapshot is refused for a while after an index was built, for example
-      if (error instanceof Error && 'code' in error && error.code === timed_out) throw error;
-      return command(asked);
-    });
-    return [Number(cursor.firstBatch[0]?.total ?? 0), cursor.atClusterTime];
-  }
+  let hasSetName: boolean | undefined;
+  const keyOf = (plural: string, whose: CountScope) => JSON.stringify([plural, whose]);
 
   /** Reports whether this is a direct connection to a replica set: through mongos a reply may be partial, or count too much. */
   async function isReplicaSet(): Promise<boolean> {
@@ -69,52 +102,17 @@ export function createCountCache(command: Command, minCached: number, min_budget
     return hasSetName;
   }
 
-  /** Counts no further than `minCached`, in three quarters of the time of a snapshot. */
-  async function countSome(plural: string, query: CountScope, options: CommandDocument): Promise<number> {
-    const { n } = await command({ count: plural, query, limit: minCached, ...options });
-    return Number(n);
-  }
-
   /** Brings a total up to date; undefined: count again. Concurrent calls share a read that begins after them. */
   function current(cached: CachedCount): Promise<number | undefined> {
     cached.next ??= awaitLater(
       cached.running.then(() => {
         cached.next = undefined;
-        cached.running = read(cached).catch(() => undefined);
+        cached.running = advance(command, cached).catch(() => undefined);
         return cached.running;
       }),
     );
     return cached.next;
   }
-
-  /** Advances `since` and `total` together up to the first event that cannot be counted. */
-  async function read(cached: CachedCount): Promise<number | undefined> {
-    const { plural, scope, at } = cached;
-    const until = performance.now() + cached.cost_ms;
-    for (;;) {
-      const left_ms = Math.ceil(until - performance.now());
-      if (left_ms < 1) return undefined;
-      const { cursor } = await command({
-        aggregate: plural,
-        pipeline: [
-          { $changeStream: cached.since },
-          { $match: { clusterTime: { $gt: at }, ...relevantEvents(scope) } },
-          { $project: { operationType: 1 } },
-        ],
-        cursor: { batchSize: batch },
-        maxTimeMS: left_ms,
-      });
-      command({ killCursors: plural, cursors: [cursor.id] }).catch(() => undefined);
-      const events: readonly CommandDocument[] = cursor.firstBatch;
-      if (events.some(({ operationType }) => operationType !== 'insert')) return undefined;
-      cached.total += events.length;
-      cached.since = { resumeAfter: cursor.postBatchResumeToken };
-      if (events.length < batch) return cached.total;
-    }
-  }
-
-  let hasSetName: boolean | undefined;
-  const keyOf = (plural: string, whose: CountScope) => JSON.stringify([plural, whose]);
 
   return {
     /** Returns a cached total as it is, to choose an index by; counts if there is none. */
@@ -128,13 +126,14 @@ export function createCountCache(command: Command, minCached: number, min_budget
       const total = cached && (await current(cached));
       if (total !== undefined) return total;
       if (cache.get(key) === cached) cache.delete(key);
-      if (!(await isReplicaSet())) return (await count(plural, whose, options))[0];
+      if (!(await isReplicaSet())) return (await countAll(command, plural, whose, options))[0];
       if (cached === undefined && examined < minCached) {
-        const some = await countSome(plural, whose, options);
-        if (some < minCached) return some;
+        // no further, in three quarters of the time of a snapshot
+        const { n } = await command({ count: plural, query: whose, limit: minCached, ...options });
+        if (n < minCached) return Number(n);
       }
       const begun = performance.now();
-      const [counted, at] = await count(plural, whose, options);
+      const [counted, at] = await countAll(command, plural, whose, options);
       if (at === undefined) return counted;
       cache.set(key, {
         plural,

@@ -104,53 +104,46 @@ interface Reply {
   };
 }
 
+function buildPipeline({ pipeline, stage, resumeToken, startAt }: ChangeStreamOptions): readonly object[] {
+  const begin = resumeToken ? { startAfter: resumeToken } : startAt && { startAtOperationTime: startAt };
+  return [{ $changeStream: { ...stage, ...begin } }, ...pipeline];
+}
+
+/** Runs a command whose changes stay BSON. @throws ChangeHistoryLost */
+async function runCommand(database: mongo.Db, command: object, options: object): Promise<Reply> {
+  const raw = { promoteLongs: false, fieldsAsRaw: { firstBatch: true, nextBatch: true }, ...options };
+  try {
+    return (await database.command(command, raw)) as unknown as Reply;
+  } catch (error) {
+    if (!isPositionLost(error)) throw error;
+    throw new ChangeHistoryLost('the log of changes does not reach back far enough', { cause: error });
+  }
+}
+
 /**
  * Opens a change stream with commands of its own: the driver's stream parses every change by itself and reads once per
  * change while they come one by one. @throws ChangeHistoryLost
  */
 export async function openChangeStream(db: DatabaseAccess, options: ChangeStreamOptions): Promise<ChangeStream> {
-  const {
-    collection,
-    pipeline,
-    stage,
-    resumeToken,
-    startAt,
-    max_batch_size = default_batch_size,
-    cycle_ms = 150,
-    scan_limit_ms,
-    signal: opening,
-  } = options;
+  const { collection, max_batch_size = default_batch_size, cycle_ms = 150, scan_limit_ms, signal: opening } = options;
   const { db: database } = db.collection(collection ?? 'events');
   const session = database.client.startSession({ causalConsistency: false });
   const stopped = new AbortController();
   let is_behind = true;
-  const runCommand = (command: object, signal?: AbortSignal) =>
-    database.command(command, {
+  const read = (command: object, signal?: AbortSignal) =>
+    runCommand(database, command, {
       session,
-      promoteLongs: false,
-      fieldsAsRaw: { firstBatch: true, nextBatch: true },
       ...(signal && { signal }),
       ...(is_behind && scan_limit_ms !== undefined && { socketTimeoutMS: scan_limit_ms }),
-    }) as unknown as Promise<Reply>;
-  const read = async (command: object, signal = stopped.signal): Promise<Reply> => {
-    try {
-      return await runCommand(command, signal);
-    } catch (error) {
-      if (!isPositionLost(error)) throw error;
-      throw new ChangeHistoryLost('the log of changes does not reach back far enough', { cause: error });
-    }
-  };
-  const begin = {
-    ...stage,
-    ...(resumeToken ? { startAfter: resumeToken } : startAt && { startAtOperationTime: startAt }),
-  };
-  const aggregate = { aggregate: collection ?? 1, pipeline: [{ $changeStream: begin }, ...pipeline] };
-  let first: Reply | undefined = await read({ ...aggregate, cursor: { batchSize: max_batch_size } }, opening).catch(
-    async (error: unknown) => {
-      await session.endSession();
-      throw error;
-    },
-  );
+    });
+  const aggregate = { aggregate: collection ?? 1, pipeline: buildPipeline(options) };
+  let first: Reply | undefined = await read(
+    { ...aggregate, cursor: { batchSize: max_batch_size } },
+    opening ?? stopped.signal,
+  ).catch(async (error: unknown) => {
+    await session.endSession();
+    throw error;
+  });
   const { id, ns } = first.cursor;
   const source = ns.slice(ns.indexOf('.') + 1);
   let read_at_ms = 0;
@@ -158,7 +151,10 @@ export async function openChangeStream(db: DatabaseAccess, options: ChangeStream
   async function readMore(): Promise<Reply> {
     const pause_ms = read_at_ms + cycle_ms - performance.now();
     if (!is_behind && pause_ms > 0) await sleep(pause_ms, undefined, { signal: stopped.signal });
-    const reply = await read({ getMore: id, collection: source, batchSize: max_batch_size, maxTimeMS: await_ms });
+    const reply = await read(
+      { getMore: id, collection: source, batchSize: max_batch_size, maxTimeMS: await_ms },
+      stopped.signal,
+    );
     read_at_ms = performance.now();
     return reply;
   }
@@ -175,7 +171,7 @@ export async function openChangeStream(db: DatabaseAccess, options: ChangeStream
     },
     async close() {
       stopped.abort();
-      await runCommand({ killCursors: source, cursors: [id] }).catch(() => undefined);
+      await read({ killCursors: source, cursors: [id] }).catch(() => undefined);
       await session.endSession();
     },
   };

@@ -4,9 +4,10 @@ import type { Values } from '../schema/fields.js';
 import { isEquality } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import { type Collection, read_limit_ms } from './database.js';
+import type { Collection } from './database.js';
 import { retryOnce } from './driver-errors.js';
 import { sortPaths } from './indexes.js';
+import { findOne, runPipeline } from './raw-find.js';
 
 const { MaxKey } = mongoose.mongo;
 
@@ -113,7 +114,7 @@ export async function findOccupied(
   if (ranges.length === 0) return [];
   const first = [{ $limit: 1 }, { $project: { _id: 0, parent: 1 } }];
   const pipeline = readRanges(collection.collectionName, ranges, first);
-  const documents = await collection.aggregate(pipeline, { maxTimeMS: read_limit_ms }).toArray();
+  const documents = await runPipeline(collection, pipeline);
   const parents = new Set(documents.map(({ parent }) => String(parent)));
   return ranges.filter(({ parent }) => parents.has(String(parent)));
 }
@@ -134,12 +135,12 @@ export async function deleteRange(
   let count = 0;
   let bounds = condition._id;
   for (;;) {
-    const options = { projection: { _id: 1 }, sort: { _id: 1 }, skip: chunk_size, maxTimeMS: read_limit_ms } as const;
-    const next = await collection.findOne({ ...condition, _id: bounds }, options);
-    const piece = next === null ? bounds : { ...bounds, $lt: next._id };
+    const options = { projection: { _id: 1 }, sort: { _id: 1 }, skip: chunk_size } as const;
+    const next = await findOne(collection, { ...condition, _id: bounds }, options);
+    const piece = next === undefined ? bounds : { ...bounds, $lt: next._id };
     await beforePiece({ ...condition, _id: piece });
     count += (await retryOnce(() => collection.deleteMany({ ...condition, _id: piece }))).deletedCount;
-    if (next === null || !(await mayGoOn())) return count;
+    if (next === undefined || !(await mayGoOn())) return count;
     bounds = { ...bounds, $gte: next._id };
   }
 }

@@ -1,4 +1,5 @@
 import type { mongo } from 'mongoose';
+import { AppError } from '../errors.js';
 import { type Collection, read_limit_ms } from './database.js';
 import { retryOnce } from './driver-errors.js';
 
@@ -36,12 +37,35 @@ export function findMany<T extends mongo.Document>(
   return collection.find(filter, { maxTimeMS: read_limit_ms, ...options }).toArray();
 }
 
+/** Finds one document within the time limit of a read. */
+export async function findOne<T extends mongo.Document>(
+  collection: Collection<T>,
+  filter: mongo.Filter<T>,
+  options: mongo.FindOptions = {},
+): Promise<mongo.WithId<T> | undefined> {
+  return (await collection.findOne(filter, { maxTimeMS: read_limit_ms, ...options })) ?? undefined;
+}
+
 /** Reports whether a document matches. */
 export async function hasMatch<T extends mongo.Document>(
   collection: Collection<T>,
   filter: mongo.Filter<T>,
+  options: mongo.FindOptions = {},
 ): Promise<boolean> {
-  return (await collection.findOne(filter, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })) !== null;
+  return (await findOne(collection, filter, { projection: { _id: 1 }, ...options })) !== undefined;
+}
+
+/** Runs a pipeline within the time limit of a read. */
+export function runPipeline<T extends mongo.Document>(
+  { db, collectionName }: Pick<Collection, 'db' | 'collectionName'>,
+  pipeline: readonly object[],
+  options: mongo.AggregateOptions = {},
+): Promise<T[]> {
+  const limited = { maxTimeMS: read_limit_ms, ...options };
+  return db
+    .collection(collectionName)
+    .aggregate<T>([...pipeline], limited)
+    .toArray();
 }
 
 /** Finds all matching documents, which must fit into one reply (16 MiB), without the driver's cursor. */
@@ -55,8 +79,14 @@ export async function findOneRaw(
   filter: object,
   options: Omit<mongo.FindOptions, 'raw'> = {},
 ): Promise<Bson | undefined> {
-  const bson = await collection.findOne(filter, { ...options, raw: true });
-  return bson === null ? undefined : (bson as unknown as Bson);
+  return (await findOne(collection, filter, { ...options, raw: true })) as unknown as Bson | undefined;
+}
+
+/** Finds one document as BSON. @throws AppError notFound (4041) */
+export async function showOne(collection: Collection, filter: object): Promise<Bson> {
+  const bson = await findOneRaw(collection, filter);
+  if (bson === undefined) throw new AppError('notFound');
+  return bson;
 }
 
 /** Finds like `findAll`. @returns also the time of a snapshot, at which other queries can read */

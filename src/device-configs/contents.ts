@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { mongo } from 'mongoose';
-import { type Database, read_limit_ms } from '../db/database.js';
-import { findMany, hasMatch } from '../db/raw-find.js';
+import type { Database } from '../db/database.js';
+import { findMany, findOne, hasMatch } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { rootsOf } from '../objects/bulk/bulk-journal.js';
 import type { OperationContext } from '../objects/context.js';
@@ -45,9 +45,8 @@ export async function saveContent(
 
 /** @throws AppError notFound (4041) if the last device with it was deleted */
 export async function findContent(db: Database, name: string): Promise<Buffer> {
-  const options = { maxTimeMS: read_limit_ms, promoteBuffers: true };
-  const stored = await contentsOf(db).findOne({ _id: name }, options);
-  if (stored === null) throw new AppError('notFound');
+  const stored = await findOne(contentsOf(db), { _id: name }, { promoteBuffers: true });
+  if (stored === undefined) throw new AppError('notFound');
   return stored.file as unknown as Buffer;
 }
 

@@ -1,4 +1,5 @@
 import { read_limit_ms } from '../db/database.js';
+import { runPipeline } from '../db/raw-find.js';
 import { statesOf } from '../device-state/store.js';
 import { AppError } from '../errors.js';
 import { runInParallel } from '../lib/parallel.js';
@@ -48,7 +49,6 @@ export async function countConfigs(ctx: OperationContext, request: ListRequest):
   return toCounts(rows, shown, request.max);
 }
 
-/** A part of the states that are counted. */
 interface Part {
   filter: object;
   hint: Readonly<Record<string, 1>>;
@@ -61,7 +61,7 @@ async function divideAccount({ store, account }: OperationContext, conditions: o
   const found = await states.countDocuments({ account, configs: matchEntry(conditions) }, options);
   if (found < max_found) return [{ filter: { account }, hint: statesByEntry }];
   const sample = [{ $sample: { size: sample_size } }, { $match: { account } }, { $project: { device: 1 } }];
-  const sampled = await states.aggregate<{ device: string }>(sample, { maxTimeMS: read_limit_ms }).toArray();
+  const sampled = await runPipeline<{ device: string }>(states, sample);
   const devices = sampled.map(({ device: id }) => id).sort();
   const middle = devices[Math.floor(devices.length / 2)] ?? '';
   return [{ $lt: middle }, { $gte: middle }].map((range) => ({
@@ -91,5 +91,5 @@ function countEntries({ store }: OperationContext, { filter, hint }: Part, condi
     { $group: { _id: '$_id', count: { $sum: '$count' } } },
     { $limit: max_combinations + 1 },
   ];
-  return statesOf(store.db).aggregate<Row>(pipeline, { hint, maxTimeMS: read_limit_ms }).toArray();
+  return runPipeline(statesOf(store.db), pipeline, { hint });
 }

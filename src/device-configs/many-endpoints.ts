@@ -13,8 +13,8 @@ import { describeFile } from './store.js';
 /** Creates the endpoints that give a file to many devices (reference/device-configs.md#many-devices). */
 export function manyConfigEndpoints(limit_bytes: number): Endpoint[] {
   const { name, version } = deviceconfig.fields;
-  const { query, parse, details } = createSelection(device);
-  const shared = { tag: 'deviceconfigs', scope: 'write', isCostly: true, query } as const;
+  const { operation, parse, details } = createSelection(device);
+  const shared = { ...operation, tag: 'deviceconfigs' } as const;
   return [
     {
       ...shared,
@@ -42,7 +42,6 @@ export function manyConfigEndpoints(limit_bytes: number): Endpoint[] {
       path: '/devices/deviceconfigs/{file_name}/desired/',
       ...(name && { pathParameters: { file_name: name.type } }),
       summary: 'Say which version of a configuration file all devices that match shall have',
-      description: 'Takes at least one filter. Changes nothing unless `confirm` is the number of matches.',
       body: { schema: describeDesired(version?.type), updating: true, limit_bytes: body_limit_bytes },
       result: { kind: 'status', success: 'updated', message: 'state updated', details },
       async handle(ctx) {

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import mongoose from 'mongoose';
-import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { findOneRaw, hasMatch } from '../db/raw-find.js';
+import { findOne, hasMatch, showOne } from '../db/raw-find.js';
 import type { ConfigVersion, DesiredConfig } from '../device-state/changes.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
@@ -63,11 +62,10 @@ export async function findConfig(
 ): Promise<{ _id: Id; size: number }> {
   await assertWithinReach(ctx, device, id);
   const { account, store } = ctx;
-  const { db } = store;
   const query = { account, device: id, name, ...(version !== undefined && { version }) };
-  const options = { projection: { size: 1 }, sort: { created_at: -1, _id: -1 }, maxTimeMS: read_limit_ms } as const;
-  const stored = await db.collection(deviceconfig.plural).findOne(query, options);
-  if (stored === null) throw new AppError('notFound');
+  const options = { projection: { size: 1 }, sort: { created_at: -1, _id: -1 } } as const;
+  const stored = await findOne(store.db.collection(deviceconfig.plural), query, options);
+  if (stored === undefined) throw new AppError('notFound');
   return { _id: stored._id, size: Number(stored.size) };
 }
 
@@ -82,17 +80,15 @@ export async function findVersion(
   parent: Id,
   { name, version }: ConfigVersion,
 ): Promise<DesiredConfig> {
-  const options = { projection: { size: 1, checksum: 1 }, maxTimeMS: read_limit_ms };
-  const stored = await db.collection(deviceconfig.plural).findOne({ parent, name, version }, options);
-  if (stored === null) throw new AppError('invalid', { version: 'does not exist' });
+  const options = { projection: { size: 1, checksum: 1 } };
+  const stored = await findOne(db.collection(deviceconfig.plural), { parent, name, version }, options);
+  if (stored === undefined) throw new AppError('invalid', { version: 'does not exist' });
   return { version, size: Number(stored.size), checksum: String(stored.checksum) };
 }
 
 /** Loads a file that `findConfig` has found. @throws AppError notFound (4041) */
 export async function loadConfig({ store: { db }, account }: OperationContext, _id: Id): Promise<ConfigFile> {
-  const filter = { _id, account };
-  const bson = await findOneRaw(db.collection(deviceconfig.plural), filter, { maxTimeMS: read_limit_ms });
-  if (bson === undefined) throw new AppError('notFound');
+  const bson = await showOne(db.collection(deviceconfig.plural), { _id, account });
   const { shared_content: content, ...document } = BSON.deserialize(bson, { promoteBuffers: true });
   const { name, checksum } = document;
   if (content === undefined) return { bson, file: document.file, name, checksum };

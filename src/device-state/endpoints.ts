@@ -22,7 +22,6 @@ const side = (about: string, example: object): Schema => ({
 const version = (about: string): Schema => withDocumentation(integer({ min: 0 }), { about, example: 1 }).schema;
 const time = (about: string): Schema => withDocumentation(recordedTime(), { about }).schema;
 
-/** The state of a device, as it is shown. */
 export const stateSchema: Schema = {
   title: 'DeviceState',
   type: 'object',
@@ -69,7 +68,6 @@ const versions: ReadonlyMap<string, FieldType> = new Map([
   ],
 ]);
 
-/** The result of an operation that changes a state. */
 export const stateUpdated = {
   kind: 'status',
   success: 'updated',

@@ -3,10 +3,10 @@ import { isDeepStrictEqual } from 'node:util';
 import type { mongo } from 'mongoose';
 import { createBatcher } from '../db/batching/batcher.js';
 import type { StoredNode } from '../db/batching/loader.js';
-import { type Database, type DatabaseAccess, read_limit_ms } from '../db/database.js';
+import type { Database, DatabaseAccess } from '../db/database.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
-import { findAll, findMany } from '../db/raw-find.js';
+import { findAll, findMany, findOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { groupBy } from '../lib/group-by.js';
@@ -79,8 +79,8 @@ export const statesOf = (db: DatabaseAccess) => db.collection<StoredState>(devic
 
 /** Loads the state of a device. */
 export async function findState(db: Database, parent: Id): Promise<DeviceState> {
-  const stored = await statesOf(db).findOne({ parent }, { maxTimeMS: read_limit_ms });
-  return stored === null ? emptyState : parseState(stored);
+  const stored = await findOne(statesOf(db), { parent });
+  return stored === undefined ? emptyState : parseState(stored);
 }
 
 /** A desired state on its way to its device. */

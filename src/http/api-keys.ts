@@ -9,7 +9,6 @@ import { body_limit_bytes } from '../schema/operation.js';
 import type { Endpoint, EndpointDeps } from './context.js';
 import { createListing } from './list-request.js';
 
-/** A key as examples show it. */
 const key = 'xRyrgORs5Y0xlGQMzpEP5yyMdtif6hBIq0rUfMsrp0A';
 
 /** Creates the endpoints for the API keys of the caller's account (reference/access.md#api-keys). */

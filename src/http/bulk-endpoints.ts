@@ -41,7 +41,12 @@ const details: Schema = {
 /** The part of an operation that applies to all objects of a type that match: its parameters and the details of its answer. */
 export function createSelection(resource: ListedType) {
   return {
-    query: new Map([...filterParametersOf(resource), ['confirm', confirm] as const]),
+    operation: {
+      scope: 'write',
+      isCostly: true,
+      query: new Map([...filterParametersOf(resource), ['confirm', confirm] as const]),
+      description: 'Takes at least one filter. Changes nothing unless `confirm` is the number of matches.',
+    } as const,
     parse: createSelectionParser(resource, { confirm }),
     details,
   };
@@ -55,13 +60,11 @@ export function toBulkAnswer(details: { matched: number; changed?: number }): An
 /** Creates the endpoints that change or delete all objects of a type that match (reference/bulk.md). */
 export function bulkEndpoints(resource: Resource): Endpoint[] {
   const { plural, title, messages } = resource;
-  const { query, parse } = createSelection(resource);
+  const { operation, parse } = createSelection(resource);
   const shared = {
+    ...operation,
     path: `/${plural}/`,
     tag: plural,
-    scope: 'write',
-    isCostly: true,
-    query,
     pathFilters: resource.pathFilters,
     limitedKeys: isPlaced(plural) ? undefined : 'refused',
   } as const;
@@ -81,7 +84,6 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
       operationId: `updateMany${title}s`,
       method: 'patch',
       summary: `Change all ${plural} that match`,
-      description: 'Takes at least one filter. Changes nothing unless `confirm` is the number of matches.',
       body: { schema: describeManyBody(resource), updating: true, limit_bytes: body_limit_bytes },
       result: { kind: 'status', success: 'updated', message: messages.updated, details },
       handle: (ctx) => withSentNames(resource, ctx.body, () => change(ctx, () => parseChanges(resource, ctx.body))),

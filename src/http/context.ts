@@ -55,7 +55,6 @@ export interface ValuePage {
   output: RequestedOutput;
 }
 
-/** An operation and the function that serves it. */
 export interface Endpoint extends Operation {
   /** Returns the answer, or nothing if it has sent one by itself. A status without details needs no answer. */
   handle(ctx: RequestContext): Promise<Answer | undefined> | Promise<void> | Answer;
@@ -72,7 +71,6 @@ export interface Match {
   isUndecodable: boolean;
 }
 
-/** Dependencies of all endpoint factories. */
 export interface EndpointDeps {
   store: Store;
   /** Path part of {base_url}. */

@@ -1,4 +1,4 @@
-import type { RequestHandler } from 'express';
+import type { RequestHandler, Response } from 'express';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { type ParsedJson, parseJson, tooManyValues } from '../schema/json.js';
@@ -33,6 +33,20 @@ export const rejectUnknownPath: RequestHandler = (_request, response) => {
   response.status(204).end();
 };
 
+/** @throws AppError notFound (4041), methodNotAllowed (4051), unauthorized (4011), forbidden (4031) */
+function findPermitted(response: Response) {
+  const { match, principal } = localsOf(response);
+  if (match === undefined) throw new AppError('notFound');
+  const { endpoint } = match;
+  if (endpoint === undefined) {
+    response.setHeader('Allow', match.allow);
+    throw new AppError('methodNotAllowed');
+  }
+  if (principal === undefined) throw new AppError('unauthorized');
+  if (!isPermitted(principal, endpoint)) throw new AppError('forbidden');
+  return { match, endpoint, principal };
+}
+
 /**
  * Calls the endpoint that `matchRoute` found, after authentication, and sends its answer. Errors are reported in the order of
  * reference/requests.md#order-of-checks: 4041, 4051, 4031, 4131, 4001, 4004, then those of the endpoint.
@@ -47,16 +61,9 @@ export function callEndpoint(
   const senders = new Map(endpoints.map((endpoint) => [endpoint, createSender(endpoint, deps)]));
   return async (request, response) => {
     const locals = localsOf(response);
-    const { match, principal, request_id, started_at_ms } = locals;
-    if (match === undefined) throw new AppError('notFound');
-    const { endpoint } = match;
-    if (endpoint === undefined) {
-      response.setHeader('Allow', match.allow);
-      throw new AppError('methodNotAllowed');
-    }
-    if (principal === undefined) throw new AppError('unauthorized');
+    const { request_id, started_at_ms } = locals;
+    const { match, endpoint, principal } = findPermitted(response);
     const { account, user, limit } = principal;
-    if (!isPermitted(principal, endpoint)) throw new AppError('forbidden');
     const { body: bodySpec } = endpoint;
     const memory = admission.reserve(account);
     try {

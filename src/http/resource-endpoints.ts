@@ -25,6 +25,13 @@ const idParam = (resource: Resource) => `${resource.name}_id_developer`;
 const pathParametersOf = (resource: Resource) => ({ [idParam(resource)]: describeIdentifier(resource) });
 const idOf = (resource: Resource, { path }: RequestContext) => path[idParam(resource)] ?? '';
 
+/** The path of one object, with its tag. */
+const atObject = (resource: Resource) => ({
+  path: `/${resource.plural}/{${idParam(resource)}}/`,
+  pathParameters: pathParametersOf(resource),
+  tag: resource.plural,
+});
+
 /** A type outside the hierarchy belongs to the account as a whole. */
 const refusesLimited = { limitedKeys: 'refused' } as const;
 
@@ -36,7 +43,6 @@ export interface ResourceHooks {
   isForDevices?: true;
   /** Creates an object. @returns its identifier, and the details of the answer */
   create?(ctx: RequestContext, values: Values): Promise<{ id: string; details?: object }>;
-  /** Schema of the details. */
   createdDetails?: Schema;
   /** Finds an object. @throws AppError notFound (4041) */
   show?(ctx: RequestContext, id: string): Promise<Bson>;
@@ -101,11 +107,9 @@ function readEndpoints(resource: Resource, hooks: ResourceHooks): Endpoint[] {
       ...createListing(resource),
     },
     {
+      ...atObject(resource),
       operationId: `get${title}`,
       method: 'get',
-      path: `/${plural}/{${idParam(resource)}}/`,
-      pathParameters: pathParametersOf(resource),
-      tag: plural,
       summary: `Show a ${name}`,
       scope,
       ...access,
@@ -135,11 +139,9 @@ function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
   const { name, plural, title, messages } = resource;
   const { scope = 'write', update = (_ctx, values, write) => write(values), updated = resource } = hooks;
   return {
+    ...atObject(resource),
     operationId: `update${title}`,
     method: 'put',
-    path: `/${plural}/{${idParam(resource)}}/`,
-    pathParameters: pathParametersOf(resource),
-    tag: plural,
     summary: `Change a ${name}`,
     scope,
     ...(!isPlaced(plural) && refusesLimited),
@@ -164,11 +166,9 @@ const deleteParameters = new Map([
 function deleteEndpoint(resource: Resource, { scope = 'write' }: ResourceHooks): Endpoint {
   const { name, plural, title, messages } = resource;
   return {
+    ...atObject(resource),
     operationId: `delete${title}`,
     method: 'delete',
-    path: `/${plural}/{${idParam(resource)}}/`,
-    pathParameters: pathParametersOf(resource),
-    tag: plural,
     summary: `Delete a ${name} and everything below it`,
     description:
       'With `dry_run=1` the answer is 2006, and `details` hold the numbers of what would be deleted by type.',

@@ -78,7 +78,6 @@ export function sendLegacyText(response: Response, text: string, status = 200): 
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', { response: text }) : json));
 }
 
-/** Sends what `handle` of an endpoint has returned. */
 type SendAnswer = (ctx: RequestContext, answer: Answer) => Promise<void> | void;
 
 /** Creates the function that sends the answers of an operation as its `result` declares. */

@@ -1,9 +1,9 @@
 import { hash, randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import mongoose from 'mongoose';
-import { type Database, type DatabaseAccess, read_limit_ms } from '../db/database.js';
+import type { Database, DatabaseAccess } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { findMany, hasMatch } from '../db/raw-find.js';
+import { findMany, findOne, hasMatch } from '../db/raw-find.js';
 import type { KeyLimit } from '../db/reach.js';
 import { AppError, type FieldErrors } from '../errors.js';
 import { type LimitField, limitCollections } from '../resources/api-key.js';
@@ -83,8 +83,8 @@ export function openKeyring(
   const forgetEverywhere = share?.(forget);
 
   async function load(digest: string): Promise<KeyUser | undefined> {
-    const stored = await keysOf(db).findOne({ digest }, { maxTimeMS: read_limit_ms });
-    if (stored === null) return undefined;
+    const stored = await findOne(keysOf(db), { digest });
+    if (stored === undefined) return undefined;
     const { account, username: user, scope, id: key_id, expires_at } = stored;
     return { account, user, scope, limit: readLimit(stored), key_id, expires_at };
   }
@@ -131,7 +131,6 @@ function digestOf(key: string): string {
   return hash('sha256', key, 'hex');
 }
 
-/** Reads what a stored key is limited to. */
 function readLimit(stored: StoredKey): KeyLimit | undefined {
   for (const [field, plural] of limitCollections) {
     const { [field]: id_developer, parent: _id } = stored;
@@ -166,9 +165,8 @@ export async function resolveLimit(
   for (const [field, plural] of limitCollections) {
     const id_developer = requested[field];
     if (id_developer === undefined) continue;
-    const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-    const object = await db.collection(plural).findOne({ account, id_developer }, options);
-    if (object === null) throw new AppError('invalid', { [field]: 'does not exist' });
+    const object = await findOne(db.collection(plural), { account, id_developer }, { projection: { _id: 1 } });
+    if (object === undefined) throw new AppError('invalid', { [field]: 'does not exist' });
     return { field, plural, _id: object._id, id_developer };
   }
   return undefined;
@@ -209,12 +207,12 @@ export async function issueKey(
 /** @throws AppError notFound (4041) unless the account has a key with this id */
 export async function revokeKey(ctx: OperationContext, id: string): Promise<void> {
   const key = await findKeyToRevoke(ctx.store.db, { account: ctx.account, id });
-  if (key === null || !(await deleteRecorded(ctx, apikey.plural, describeKey(key)))) throw new AppError('notFound');
+  if (key === undefined || !(await deleteRecorded(ctx, apikey.plural, describeKey(key))))
+    throw new AppError('notFound');
 }
 
 function findKeyToRevoke(db: Database, filter: object) {
-  const projection = { account: 1, id: 1, username: 1, scope: 1 };
-  return keysOf(db).findOne(filter, { projection, maxTimeMS: read_limit_ms });
+  return findOne(keysOf(db), filter, { projection: { account: 1, id: 1, username: 1, scope: 1 } });
 }
 
 function describeKey({ _id, id, username, scope }: StoredKey) {
@@ -246,7 +244,6 @@ export async function findValidKeys(
   return new Map(keys.filter(isValid).map((key) => [key.id, { ...key, limit: readLimit(key) }]));
 }
 
-/** An API key as it is stored. */
 interface StoredKey extends NewKey {
   _id: Id;
   id: string;
@@ -283,7 +280,7 @@ export async function findAccounts(db: DatabaseAccess): Promise<string[]> {
 /** Revokes a key of any account, for operators. @returns false if there is none */
 export async function revokeByOperator(db: Database, id: string): Promise<boolean> {
   const key = await findKeyToRevoke(db, { id });
-  if (key === null) return false;
+  if (key === undefined) return false;
   return deleteWithTombstone(db, apikey.plural, db.newId(), { ...describeKey(key), account: key.account });
 }
 

@@ -2,7 +2,7 @@ import type { StoredNode } from '../db/batching/loader.js';
 import { readRanges } from '../db/clustered.js';
 import { read_limit_ms, type StoredObject } from '../db/database.js';
 import { ancestorIndexOf } from '../db/indexes.js';
-import { findMany } from '../db/raw-find.js';
+import { findMany, runPipeline } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { resources } from '../resources/index.js';
@@ -47,7 +47,6 @@ export async function countTree(
   return Object.fromEntries([...counts].filter(([, count]) => count > 0));
 }
 
-/** Adds the numbers of leaves that belong to objects of a type. */
 async function countLeaves(
   ctx: OperationContext,
   { plural: above }: Resource,
@@ -64,21 +63,19 @@ async function countLeaves(
   }
 }
 
-/** Counts the leaves of one type below objects. */
 async function countLeavesOf(
   { store: { db }, account }: OperationContext,
   { plural, field, clusteredBy }: Leaf,
   parents: readonly NodeRef[],
 ): Promise<number> {
-  const options = { maxTimeMS: read_limit_ms };
   if (clusteredBy !== undefined) {
     const ranges = buildLeafRanges(account, clusteredBy, parents);
     const pipeline = readRanges(plural, ranges, [{ $count: 'count' }]);
-    const rows = await db.collection(plural).aggregate<{ count: number }>(pipeline, options).toArray();
+    const rows = await runPipeline<{ count: number }>(db.collection(plural), pipeline);
     return rows.reduce((sum, { count }) => sum + count, 0);
   }
   // another object may have had the identifier before
   const parent = { $in: parents.map(({ _id }) => _id) };
   const filter = { account, [field]: { $in: parents.map(({ id }) => id) }, parent };
-  return db.collection(plural).countDocuments(filter, options);
+  return db.collection(plural).countDocuments(filter, { maxTimeMS: read_limit_ms });
 }

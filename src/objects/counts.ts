@@ -1,7 +1,7 @@
 import { read_limit_ms, type StoredObject } from '../db/database.js';
 import { deriveFilterIndex } from '../db/indexes.js';
 import { findCovering, isWholeList } from '../db/query-plan.js';
-import { findMany } from '../db/raw-find.js';
+import { findMany, runPipeline } from '../db/raw-find.js';
 import { runInParallel } from '../lib/parallel.js';
 import type { Grouping } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
@@ -41,7 +41,7 @@ export async function countBy(
     { $limit: max },
   ];
   const options = readOptions(isWhole ? covering?.key : selection.hint);
-  const rows = await ctx.store.db.collection(listed.plural).aggregate<Row>(pipeline, options).toArray();
+  const rows = await runPipeline<Row>(ctx.store.db.collection(listed.plural), pipeline, options);
   const values = rows.map(({ _id, count: number }) => ({ values: groupings.map((_, at) => _id[at]), count: number }));
   const counted = rows[0]?.total ?? 0;
   // the index leaves out objects without a value

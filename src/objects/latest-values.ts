@@ -1,4 +1,4 @@
-import { read_limit_ms } from '../db/database.js';
+import { runPipeline } from '../db/raw-find.js';
 import { max_latest_leaves } from '../resources/device/latest.js';
 import type { Measure } from '../resources/measure.js';
 import { model } from '../resources/model.js';
@@ -83,19 +83,15 @@ async function nameColumns(
 ): Promise<ReadonlyMap<string, string>> {
   const byText = new Map(paths.flatMap((path) => spellingsOf(path).map((text) => [text, path] as const)));
   const spellings = [...byText.keys()];
-  const measures = (await store.db
-    .collection(model.plural)
-    .aggregate(
-      [
-        { $match: { account, 'measures.path': { $in: spellings } } },
-        { $unwind: '$measures' },
-        { $match: { 'measures.path': { $in: spellings } } },
-        { $group: { _id: { path: '$measures.path', name: '$measures.name', unit: '$measures.unit' } } },
-        { $limit: max_measures },
-      ],
-      { maxTimeMS: read_limit_ms },
-    )
-    .toArray()) as unknown as { _id: Pick<Measure, 'path' | 'name' | 'unit'> }[];
+  const pipeline = [
+    { $match: { account, 'measures.path': { $in: spellings } } },
+    { $unwind: '$measures' },
+    { $match: { 'measures.path': { $in: spellings } } },
+    { $group: { _id: { path: '$measures.path', name: '$measures.name', unit: '$measures.unit' } } },
+    { $limit: max_measures },
+  ];
+  type Row = { _id: Pick<Measure, 'path' | 'name' | 'unit'> };
+  const measures = await runPipeline<Row>(store.db.collection(model.plural), pipeline);
   const names = new Map<string, Set<string>>();
   for (const { _id: measure } of measures) {
     const requested = byText.get(measure.path);

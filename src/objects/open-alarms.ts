@@ -1,6 +1,7 @@
 import mongoose from 'mongoose';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { runPipeline } from '../db/raw-find.js';
 import { openStates, type Severity, severities } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
 import type { MemberRequest } from '../schema/requested.js';
@@ -34,7 +35,6 @@ async function load(
   );
 }
 
-/** Counts the open alarms of devices, by device and severity. */
 async function countOpenAlarms(
   db: Database,
   account: string,
@@ -44,10 +44,8 @@ async function countOpenAlarms(
     { $match: { parent: { $in: devices }, is_current: true, account, state: { $in: openStates } } },
     { $group: { _id: { device: '$parent', severity: '$severity' }, count: { $sum: 1 } } },
   ];
-  const groups = await db
-    .collection(alarm.plural)
-    .aggregate<Group>(pipeline, { hint: { parent: 1, is_current: 1 }, maxTimeMS: read_limit_ms })
-    .toArray();
+  const options = { hint: { parent: 1, is_current: 1 } };
+  const groups = await runPipeline<Group>(db.collection(alarm.plural), pipeline, options);
   const counts = new Map<string, Map<Severity, number>>();
   for (const { _id, count } of groups) {
     const key = keyOfId(_id.device);

@@ -1,5 +1,4 @@
-import { read_limit_ms } from '../db/database.js';
-import { findAll, type RawQuery } from '../db/raw-find.js';
+import { findAll, hasMatch, type RawQuery } from '../db/raw-find.js';
 import { createFieldErrors, throwIfAny } from '../errors.js';
 import { device } from '../resources/index.js';
 import { model } from '../resources/model.js';
@@ -69,16 +68,15 @@ export async function assertUnambiguous(
   paths: readonly PathCondition[] = [],
 ): Promise<void> {
   const faults = createFieldErrors();
-  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
   for (const { param, member, path, operand, literal } of paths) {
     if (literal === undefined) continue;
     const measured = { account, 'measures.path': { $in: spellingsOf(literal) } };
     const stored = { account, suffixed_paths: formatPointer(literal) };
     const hint = bySuffixedPath.key;
     const found = await (member === 'latest'
-      ? db.collection(model.plural).findOne(measured, options)
-      : Promise.all([device, model].map(({ plural }) => db.collection(plural).findOne(stored, { ...options, hint }))));
-    if ([found].flat().every((each) => each === null)) continue;
+      ? hasMatch(db.collection(model.plural), measured)
+      : Promise.all([device, model].map(({ plural }) => hasMatch(db.collection(plural), stored, { hint }))));
+    if (![found].flat().includes(true)) continue;
     const meaning = 'from' in operand ? 'the lower bound of' : 'to' in operand ? 'the upper bound of' : 'exactly';
     faults[param] = `may mean the path ${param}, which ${param}_eq compares, or ${meaning} ${member}.${path.text}`;
   }

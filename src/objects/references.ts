@@ -1,9 +1,8 @@
 import type { StoredNode } from '../db/batching/loader.js';
-import { read_limit_ms } from '../db/database.js';
 import { takenMessage } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { protectedBy } from '../db/indexes.js';
-import { hasMatch } from '../db/raw-find.js';
+import { findOne, hasMatch } from '../db/raw-find.js';
 import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
@@ -84,9 +83,8 @@ export async function assertUnprotected(
   const faults = createFieldErrors();
   for (const { plural: others, field } of protectedBy.get(plural) ?? []) {
     const query = { account, [field]: { $in: [...ids] } };
-    const options = { projection: { id_developer: 1 }, maxTimeMS: read_limit_ms };
-    const other = await store.db.collection(others).findOne(query, options);
-    if (other !== null) faults[others] = `${String(other.id_developer)} names it`;
+    const other = await findOne(store.db.collection(others), query, { projection: { id_developer: 1 } });
+    if (other !== undefined) faults[others] = `${String(other.id_developer)} names it`;
   }
   throwIfAny('invalid', faults);
 }

@@ -2,7 +2,7 @@ import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import type { Index } from '../db/indexes.js';
 import { isWholeList, type QueryPlan } from '../db/query-plan.js';
-import { findAll } from '../db/raw-find.js';
+import { findAll, runPipeline } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { buildAlarmConditions } from '../resources/device/alarms.js';
@@ -36,7 +36,6 @@ interface RelatedCollection {
   narrow: Narrow;
 }
 
-/** Index of states by their configuration files. */
 export const statesByEntry = {
   account: 1,
   'configs.name': 1,
@@ -45,7 +44,6 @@ export const statesByEntry = {
   'configs.reported': 1,
 } as const;
 
-/** Index of the last values at a path. */
 export const byValue = { path: 1, value: 1, parent: 1 } as const;
 
 const alarmsByState = { account: 1, state: 1, raised_at: 1, _id: 1 } as const;
@@ -145,8 +143,8 @@ async function findIds(
   max = store.max_selected,
 ): Promise<readonly Id[]> {
   const pipeline = [{ $match: filter }, toDevice, { $limit: max + 1 }];
-  const options = { ...(hint && { hint }), batchSize: piece_size, maxTimeMS: read_limit_ms };
-  return (await store.db.collection(plural).aggregate<{ _id: Id }>(pipeline, options).toArray()).map(({ _id }) => _id);
+  const options = { ...(hint && { hint }), batchSize: piece_size };
+  return (await runPipeline<{ _id: Id }>(store.db.collection(plural), pipeline, options)).map(({ _id }) => _id);
 }
 
 /** Finds out which of some devices meet all conditions, now or at an earlier moment. */

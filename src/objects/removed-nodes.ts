@@ -78,7 +78,6 @@ const loggedLeaves: ReadonlyMap<string, readonly string[]> = new Map(
     .flatMap(({ plural, events }) => (events?.delete === undefined ? [] : [[plural, events.shown ?? []]])),
 );
 
-/** The projection that `describeNode` needs. */
 export const nodeProjection = { id_developer: 1, ancestors: 1 };
 
 /** Describes a stored object as a node of a removal. */
@@ -146,7 +145,6 @@ async function deleteLeavesOfType(
   });
 }
 
-/** Builds the projection that `writeLeafTombstones` needs. */
 function buildLeafProjection(plural: string): Record<string, 1> {
   const members = loggedLeaves.get(plural);
   if (members === undefined) return { _id: 1 };

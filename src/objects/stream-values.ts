@@ -1,9 +1,9 @@
 import mongoose, { type mongo } from 'mongoose';
 import { type ClusteredDocument, type ClusterKey, type RangeCondition, readRanges } from '../db/clustered.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
-import { findMany } from '../db/raw-find.js';
+import { findMany, findOne, runPipeline } from '../db/raw-find.js';
 import { stream } from '../resources/index.js';
 import { buildMinNumber, readReceipt } from '../resources/stream-key.js';
 import { type DataPath, isTooDeep, readPath } from '../schema/data-path.js';
@@ -11,14 +11,12 @@ import { getDocument, getNumber, getString } from '../serialize/bson.js';
 
 const { MaxKey } = mongoose.mongo;
 
-/** A device whose streams are read. */
 export interface StreamingDevice {
   _id: Id;
   account: string;
   id_developer: string;
 }
 
-/** A value of a stored data stream. */
 export interface StoredValue {
   value: unknown;
   /** Epoch seconds. */
@@ -75,7 +73,6 @@ export function toStoredValue(document: ClusteredDocument, value: unknown): Stor
   return { value, at: Number(document._id.at), received_at: receiptOf(document) };
 }
 
-/** The last data stream of a device. */
 export interface LastStream {
   /** Epoch seconds. */
   at: number;
@@ -139,8 +136,7 @@ export async function findEnds<Found>(
   // a reply of exactly this size would leave the cursor open
   const batchSize = devices.length + 1;
   const ends = readRanges(stream.plural, ranges, stages);
-  const cursor = streamsOf(db).aggregate(ends, { ...options, batchSize, maxTimeMS: read_limit_ms });
-  return (await cursor.toArray()) as Found[];
+  return (await runPipeline(streamsOf(db), ends, { ...options, batchSize })) as Found[];
 }
 
 /** Finds a data stream with the path that was received after `since` (epoch seconds), wherever its `at` puts it. @returns when */
@@ -151,16 +147,13 @@ export async function findReceiptAfter(
   since: number,
 ): Promise<number | undefined> {
   const received = { '_id.n': { $gte: buildMinNumber((Math.floor(since) + 1) * 1000) } };
-  const late = await streamsOf(db)
-    .findOne(
-      { ...buildFilter(device), ...buildPresence(path), ...received },
-      { projection: { _id: 1 }, maxTimeMS: receipt_limit_ms },
-    )
-    .catch((error: unknown) => {
-      if (isTimeout(error)) return null;
-      throw error;
-    });
-  return late === null ? undefined : receiptOf(late);
+  const filter = { ...buildFilter(device), ...buildPresence(path), ...received };
+  const options = { projection: { _id: 1 }, maxTimeMS: receipt_limit_ms };
+  const late = await findOne(streamsOf(db), filter, options).catch((error: unknown) => {
+    if (isTimeout(error)) return undefined;
+    throw error;
+  });
+  return late && receiptOf(late);
 }
 
 /** The streams of all accounts. */

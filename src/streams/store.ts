@@ -3,7 +3,7 @@ import { buildBounds, type ClusteredDocument, deleteRange, type RangeCondition }
 import { type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { planQuery, type QueryPlan } from '../db/query-plan.js';
-import { findOneRaw } from '../db/raw-find.js';
+import { showOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { groupBy } from '../lib/group-by.js';
 import type { OperationContext } from '../objects/context.js';
@@ -126,10 +126,7 @@ async function recordStreamRemoval(
 
 /** Loads one stream by its `id_developer`. @throws AppError notFound (4041) */
 export async function showStream(ctx: OperationContext, id: string): Promise<Bson> {
-  const streams = ctx.store.db.collection(stream.plural);
-  const bson = await findOneRaw(streams, await buildStreamFilter(ctx, id), { maxTimeMS: read_limit_ms });
-  if (bson === undefined) throw new AppError('notFound');
-  return bson;
+  return showOne(ctx.store.db.collection(stream.plural), await buildStreamFilter(ctx, id));
 }
 
 /** Deletes one stream by its `id_developer`. @throws AppError notFound (4041) */

@@ -38,6 +38,17 @@ interface Admitted {
   ending: AbortController;
 }
 
+/** Ends the feeds of keys and tokens that have expired or are revoked. @param now epoch seconds */
+async function endRevoked(db: Database, admitted: ReadonlySet<Admitted>, now: number): Promise<void> {
+  for (const { owner, ending } of admitted)
+    if (owner.expires_at !== undefined && owner.expires_at <= now) ending.abort();
+  const keys = new Set([...admitted].flatMap(({ owner: { key_id } }) => key_id ?? []));
+  if (keys.size === 0) return;
+  const valid = await findValidKeys(db, keys, 'any', now);
+  for (const { owner, ending } of admitted)
+    if (owner.key_id !== undefined && keys.has(owner.key_id) && !valid.has(owner.key_id)) ending.abort();
+}
+
 /** Creates the live feeds of a process (reference/events.md#live-feeds). */
 export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps) {
   const connections = createShares({
@@ -49,21 +60,10 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps) {
   let isChecking = false;
   let isStopped = false;
 
-  async function endRevoked(): Promise<void> {
-    const now = clock() / 1000;
-    for (const { owner, ending } of admitted)
-      if (owner.expires_at !== undefined && owner.expires_at <= now) ending.abort();
-    const keys = new Set([...admitted].flatMap(({ owner: { key_id } }) => key_id ?? []));
-    if (keys.size === 0) return;
-    const valid = await findValidKeys(db, keys, 'any', now);
-    for (const { owner, ending } of admitted)
-      if (owner.key_id !== undefined && keys.has(owner.key_id) && !valid.has(owner.key_id)) ending.abort();
-  }
-
   function checkKeys(): void {
     if (isChecking) return;
     isChecking = true;
-    endRevoked()
+    endRevoked(db, admitted, clock() / 1000)
       .finally(() => {
         isChecking = false;
       })

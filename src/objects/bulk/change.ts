@@ -22,7 +22,6 @@ import { buildUpdate } from '../write/update.js';
 import { followReferences } from '../write/verify.js';
 import type { BulkAction } from './action.js';
 
-/** A change of many objects. */
 export interface BulkChange {
   resource: Resource;
   /** The fields to change; undefined: the objects are deleted. */

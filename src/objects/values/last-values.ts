@@ -1,6 +1,7 @@
 import type { mongo } from 'mongoose';
 import type { ClusteredDocument, IdBounds } from '../../db/clustered.js';
 import { type Database, read_limit_ms } from '../../db/database.js';
+import { findOne } from '../../db/raw-find.js';
 import { runInParallel } from '../../lib/parallel.js';
 import { createTurns } from '../../lib/turns.js';
 import { readPath } from '../../schema/data-path.js';
@@ -69,9 +70,9 @@ async function findBefore(
   const { _id: whole, ...rest } = buildFilter(device);
   for (let $lt = before; ; ) {
     const bounds: IdBounds = { ...whole, $lt };
-    const options = { projection: { _id: 1 }, sort: backwards, skip: piece_size, maxTimeMS: read_limit_ms };
-    const end = await streams.findOne({ ...rest, _id: bounds }, options);
-    const piece = end === null ? bounds : { ...bounds, $gte: end._id };
+    const options = { projection: { _id: 1 }, sort: backwards, skip: piece_size };
+    const end = await findOne(streams, { ...rest, _id: bounds }, options);
+    const piece = end === undefined ? bounds : { ...bounds, $gte: end._id };
     const cursor = streams.find(
       { _id: piece, ...rest, ...buildPresence(path) },
       { projection: { data: 1 }, sort: backwards, batchSize: 10, maxTimeMS: read_limit_ms },
@@ -84,7 +85,7 @@ async function findBefore(
     } finally {
       await cursor.close();
     }
-    if (end === null) return undefined;
+    if (end === undefined) return undefined;
     $lt = end._id;
   }
 }

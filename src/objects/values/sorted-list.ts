@@ -121,7 +121,6 @@ async function* readWithoutValue(ctx: OperationContext, list: ValueList): AsyncG
   }
 }
 
-/** The values of each kind. */
 const valuesOfKind = { number: { $gte: Number.NEGATIVE_INFINITY }, text: { $gte: '' }, boolean: { $gte: false } };
 
 /**

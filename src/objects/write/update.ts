@@ -18,7 +18,6 @@ import { withWriteHook } from '../type-hooks.js';
 import { type ChangePlan, type ObjectBefore, planChange, type UpdateInput } from './plan.js';
 import { verifyAfterwards } from './verify.js';
 
-/** An update of one object. */
 interface WantedUpdate extends UpdateInput {
   resource: Resource;
   id: string;
@@ -118,7 +117,6 @@ async function carryOut(
   return plan.kind === 'move' ? moveSubtree(ctx, resource, _id, write) : write();
 }
 
-/** Gives a field the value that it had before the update. */
 async function restoreField(
   ctx: OperationContext,
   { resource, id }: WantedUpdate,
