@@ -7,7 +7,7 @@ import { useSession } from '../api/session.js';
 import { DeviceChart } from '../charts/device-chart.js';
 import { isDeepEqual } from '../lib/compare.js';
 import { formatDistance, formatDuration } from '../lib/format.js';
-import { PlacedDevices } from '../map/placed-devices.js';
+import { MapPreview } from '../map/placed-devices.js';
 import { ObjectLink } from '../ui/address.js';
 import { Facts, Panel } from '../ui/page.js';
 import type { Tab } from '../ui/tabs.js';
@@ -106,9 +106,7 @@ function DeviceOverview({ device }: { device: StoredObject & Device }) {
         <div className="stack">
           {device.lon !== undefined && (
             <Panel title="Place">
-              <div className="map-preview small">
-                <PlacedDevices query={{ id_developer: device.id_developer }} max_devices={1} isPreview isFitted />
-              </div>
+              <MapPreview query={{ id_developer: device.id_developer }} isSmall isFitted />
             </Panel>
           )}
           {networking !== undefined && (

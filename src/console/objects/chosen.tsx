@@ -15,7 +15,7 @@ import { DeleteDialog } from '../edit/delete-dialog.js';
 import { EditForm } from '../edit/edit-form.js';
 import { fieldsOf } from '../forms/form.js';
 import { formatNumber } from '../lib/format.js';
-import { PlacedDevices } from '../map/placed-devices.js';
+import { MapPreview } from '../map/placed-devices.js';
 import { useAddress } from '../ui/address.js';
 import { Button, Menu } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
@@ -24,7 +24,6 @@ import { FieldList, StatusBadge } from '../ui/value.js';
 import { AllChildren } from './children.js';
 
 const refetch_ms = 10_000;
-const max_previewed_devices = 5000;
 
 /** The object that is chosen in the tree: what it has, and what can be done with it. */
 export function Chosen({ at }: { at: string }) {
@@ -77,11 +76,10 @@ function DevicesBelow({ type, id }: { type: ResourceType; id: string }) {
   const counts = useStatusCounts(query, { refetch_ms });
   if (counts === undefined) return null;
   if (counts.total === 0) return <p className="muted">No devices below.</p>;
-  const shown = shownStatuses.filter((status) => status !== 'data_only' || counts.of(status) > 0);
   return (
     <div className="stack">
       <ul className="row" aria-label="Devices below by status">
-        {shown.map((status) => (
+        {shownStatuses.map((status) => (
           <li key={status}>
             <Link to="/$plural" params={{ plural: 'devices' }} search={{ ...query, ...filtersOfStatus(status) }}>
               {formatNumber(counts.of(status))} <StatusBadge status={status} />
@@ -89,9 +87,7 @@ function DevicesBelow({ type, id }: { type: ResourceType; id: string }) {
           </li>
         ))}
       </ul>
-      <div className="map-preview small">
-        <PlacedDevices query={query} max_devices={max_previewed_devices} isPreview isFitted />
-      </div>
+      <MapPreview query={query} isSmall isFitted />
     </div>
   );
 }

@@ -6,14 +6,13 @@ import { type Entry, filtersOfStatus, type ShownStatus, shownStatuses } from '..
 import { useSession } from '../api/session.js';
 import { LatestEvents, useLatestEvents } from '../events/events.js';
 import { formatNumber } from '../lib/format.js';
-import { PlacedDevices } from '../map/placed-devices.js';
+import { MapPreview } from '../map/placed-devices.js';
 import { Loading, Page, Panel } from '../ui/page.js';
 import { ReadAt, StatusBadge } from '../ui/value.js';
 import { FirstRun } from './first-run.js';
 import { LateDevices } from './late-devices.js';
 
 const refresh_ms = 30_000;
-const max_previewed_devices = 5000;
 const minute_s = 60;
 const rate_path = '/streams/rate/';
 const line_height = 20;
@@ -29,6 +28,8 @@ export function Overview() {
   const statusCounts = useStatusCounts({}, fresh.ofDevices);
   const hasRules = useHasRules(fresh.ofObjects);
   const isEmpty = projects === 0 && statusCounts?.total === 0;
+  // the map is a third of the bytes of this view: everything else comes first
+  const isDrawn = (!hasEvents || events.data !== undefined) && statusCounts !== undefined && hasRules !== undefined;
   return (
     <Page title="Overview" actions={<OpenAlarmCounts />}>
       {isEmpty ? (
@@ -37,25 +38,15 @@ export function Overview() {
         <div className="stack">
           <StatusTiles counts={statusCounts} />
           <div className="columns">
-            <div className="stack">
-              {hasRules === true && <WorstAlarms fresh={fresh.ofDevices} />}
-              {hasRules === false && <LateDevices fresh={fresh.ofDevices} />}
-              {hasRules === undefined && <Loading height="24rem" />}
-              {hasEvents && <LatestEvents />}
-            </div>
+            {hasRules === true && <WorstAlarms fresh={fresh.ofDevices} />}
+            {hasRules === false && <LateDevices fresh={fresh.ofDevices} />}
+            {hasRules === undefined && <Loading height="24rem" />}
+            {/* nothing is below what grows while it is read */}
             <div className="stack">
               <Panel title="Map" actions={<Link to="/map">Whole map</Link>}>
-                <div className="map-preview">
-                  {(!hasEvents || events.data) && (
-                    <PlacedDevices
-                      query={{}}
-                      max_devices={max_previewed_devices}
-                      isPreview
-                      since={fresh.ofDevices.since}
-                    />
-                  )}
-                </div>
+                <MapPreview query={{}} since={fresh.ofDevices.since} isReady={isDrawn} />
               </Panel>
+              {hasEvents && <LatestEvents />}
             </div>
           </div>
         </div>
@@ -89,25 +80,22 @@ const causes: Partial<Record<ShownStatus, string>> = {
 
 function StatusTiles({ counts }: { counts: Counts | undefined }) {
   const { can } = useSession();
-  const dataOnly = counts?.of('data_only') ?? 0;
   return (
     <ul className="tiles" aria-label="Devices by status">
-      {shownStatuses
-        .filter((status) => status !== 'data_only' || dataOnly > 0)
-        .map((status) => (
-          <li key={status}>
-            <Link
-              to="/$plural"
-              params={{ plural: 'devices' }}
-              search={filtersOfStatus(status)}
-              className="card tile"
-              title={causes[status]}
-            >
-              <BigNumber value={counts?.of(status)} />
-              <StatusBadge status={status} />
-            </Link>
-          </li>
-        ))}
+      {shownStatuses.map((status) => (
+        <li key={status}>
+          <Link
+            to="/$plural"
+            params={{ plural: 'devices' }}
+            search={filtersOfStatus(status)}
+            className="card tile"
+            title={causes[status]}
+          >
+            <BigNumber value={counts?.of(status)} />
+            <StatusBadge status={status} />
+          </Link>
+        </li>
+      ))}
       {can('GET', rate_path) && <StreamsPerMinute />}
     </ul>
   );

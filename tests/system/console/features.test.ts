@@ -22,6 +22,50 @@ const layout_shift = `new Promise((resolve) => {
   requestAnimationFrame(() => requestAnimationFrame(() => resolve(sum)));
 })`;
 
+/** Half of what counts as good. */
+const max_layout_shift = 0.05;
+
+const isFeed = ({ pathname }: URL) => pathname.endsWith('/live/');
+/** What a view asks for itself: neither files of the console, nor what signs in, nor what never ends. */
+const isOfView = (url: URL) => !/^\/(?:console|self|openapi\.json)\b/.test(url.pathname) && !isFeed(url);
+
+/**
+ * Loads a page again; answers to a path come when all others have been drawn.
+ * @returns paths whose answers the view draws
+ */
+async function reloadHolding(page: Page, held_path?: string): Promise<string[]> {
+  const paths = new Set<string>();
+  const pending = new Set<Request>();
+  const release = new AbortController();
+  const add = (request: Request) => {
+    if (!isFeed(new URL(request.url()))) pending.add(request);
+  };
+  const settle = (request: Request) => void pending.delete(request);
+  const drawAll = async () => {
+    do await page.evaluate('new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))');
+    while (pending.size > 0);
+  };
+  await page.route(isOfView, async (route) => {
+    const { pathname } = new URL(route.request().url());
+    paths.add(pathname);
+    if (pathname === held_path && !release.signal.aborted) {
+      settle(route.request());
+      await once(release.signal, 'abort');
+    }
+    await route.continue();
+  });
+  page.on('request', add).on('requestfinished', settle).on('requestfailed', settle);
+  await page.reload({ waitUntil: 'commit' });
+  await page.waitForSelector('#main');
+  await drawAll();
+  release.abort();
+  await waitForView(page);
+  await drawAll();
+  page.off('request', add).off('requestfinished', settle).off('requestfailed', settle);
+  await page.unrouteAll();
+  return [...paths];
+}
+
 describeInBrowser('a view', () => {
   const ctx = useConsole();
   const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
@@ -208,10 +252,15 @@ describeInBrowser('a view', () => {
     ['device', 'devices/Fan%40demo'],
     ['hierarchy', 'hierarchy'],
     ['events', 'events'],
-  ])('%s: nothing moves while it is being read', async (_name, path) => {
+  ])('%s: nothing moves while it is being read, whichever answer comes last', async (_name, path) => {
     const page = await ctx.openNewTab(path);
     await waitForView(page);
-    expect(Number(await page.evaluate(layout_shift))).toBeLessThan(0.1);
+    const shifts: [string, number][] = [];
+    for (const held_path of await reloadHolding(page)) {
+      await reloadHolding(page, held_path);
+      shifts.push([held_path, Number(await page.evaluate(layout_shift))]);
+    }
+    expect(shifts.filter(([, shift]) => shift > max_layout_shift)).toEqual([]);
   });
 
   it('charts: one for each unit of the model, whole labels, one zone that is named, counters off, zoom, events', async () => {

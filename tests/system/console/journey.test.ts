@@ -347,6 +347,6 @@ describeInBrowser('an operator', () => {
       bytes: performance.getEntriesByType('resource').filter(({ name }) => name.includes('/console/')).reduce((sum, { transferSize }) => sum + transferSize, 0),
     })`)) as { loaded_ms: number; bytes: number };
     console.info(`first list after ${loaded_ms} ms, ${Math.round(bytes / 1024)} KiB`);
-    expect(bytes).toBeLessThan(350 * 1024);
+    expect(bytes).toBeLessThan(160 * 1024);
   });
 });
