@@ -6,6 +6,7 @@ import type { Endpoint } from '../http/context.js';
 import { assertExists } from '../objects/resources.js';
 import { device, deviceconfig } from '../resources/index.js';
 import type { FieldType, Schema, Values } from '../schema/fields.js';
+import { describeClosed } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { assertFileExists, findVersion } from './store.js';
@@ -53,20 +54,12 @@ export function parseVersion(body: Values): string | null {
 
 /** Describes the body with the wanted version. */
 export function describeDesired(type: FieldType | undefined): Schema {
-  return {
-    title: 'DesiredDeviceConfigUpdate',
-    type: 'object',
-    description: 'A version of the file.',
-    properties: {
-      version: {
-        ...type?.schema,
-        type: ['string', 'null'],
-        description: 'A stored version of the file; `null`: the device need not have the file.',
-        examples: ['1.0'],
-      },
-    },
-    required: ['version'],
-    additionalProperties: false,
-    examples: [{ version: '1.0' }],
+  const version = {
+    ...type?.schema,
+    type: ['string', 'null'],
+    description: 'A stored version of the file; `null`: the device need not have the file.',
+    examples: ['1.0'],
   };
+  const examples = [{ version: '1.0' }];
+  return describeClosed('DesiredDeviceConfigUpdate', 'A version of the file.', { version }, { examples });
 }

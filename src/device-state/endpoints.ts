@@ -5,6 +5,7 @@ import { assertExists } from '../objects/resources.js';
 import { device } from '../resources/index.js';
 import { integer, recordedTime } from '../schema/fields/number.js';
 import { type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
+import { describeClosed } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseQuery } from '../schema/query.js';
 import { describeIdentifier } from '../schema/resource.js';
@@ -22,11 +23,10 @@ const side = (about: string, example: object): Schema => ({
 const version = (about: string): Schema => withDocumentation(integer({ min: 0 }), { about, example: 1 }).schema;
 const time = (about: string): Schema => withDocumentation(recordedTime(), { about }).schema;
 
-export const stateSchema: Schema = {
-  title: 'DeviceState',
-  type: 'object',
-  description: 'The state of a device.',
-  properties: {
+export const stateSchema = describeClosed(
+  'DeviceState',
+  'The state of a device.',
+  {
     desired: side('What the device shall be.', { interval: 60 }),
     reported: side('What the device says it is.', { interval: 30 }),
     delta: side('The part of `desired` that the device has neither reported nor rejected.', { interval: 60 }),
@@ -35,19 +35,17 @@ export const stateSchema: Schema = {
     desired_at: time('Time of the last change of `desired`; absent before the first.'),
     reported_at: time('Time of the last report; absent before the first.'),
   },
-  required: ['desired', 'reported', 'delta', 'desired_version', 'reported_version'],
-  additionalProperties: false,
-  examples: [
-    {
-      desired: { interval: 60 },
-      reported: { interval: 30 },
-      delta: { interval: 60 },
-      desired_version: 1,
-      reported_version: 1,
-    },
-  ],
-  xml: { name: 'response' },
-};
+  {
+    required: ['desired', 'reported', 'delta', 'desired_version', 'reported_version'],
+    examples: [
+      {
+        ...{ desired: { interval: 60 }, reported: { interval: 30 }, delta: { interval: 60 } },
+        ...{ desired_version: 1, reported_version: 1 },
+      },
+    ],
+    xml: { name: 'response' },
+  },
+);
 
 /** The body of a merge patch. */
 export function describePatch(title: string, example: object): Schema {

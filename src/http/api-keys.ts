@@ -4,12 +4,22 @@ import { apikey } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { text } from '../schema/fields/text.js';
 import { type Values, withDocumentation } from '../schema/fields.js';
-import { describeBody } from '../schema/openapi/bodies.js';
+import { describeBody, describeClosed } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import type { Endpoint, EndpointDeps } from './context.js';
 import { createListing } from './list-request.js';
 
 const key = 'xRyrgORs5Y0xlGQMzpEP5yyMdtif6hBIq0rUfMsrp0A';
+
+const issuedKey = describeClosed(
+  'IssuedKey',
+  'A new key.',
+  {
+    id: { type: 'string', description: 'Identifies the key.', examples: [apiKeyId] },
+    key: { type: 'string', description: 'The key, shown only now.', examples: [key] },
+  },
+  { examples: [{ id: apiKeyId, key }] },
+);
 
 /** Creates the endpoints for the API keys of the caller's account (reference/access.md#api-keys). */
 export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endpoint[] {
@@ -26,18 +36,7 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
         kind: 'status',
         success: 'created',
         message: 'apikey created',
-        details: {
-          title: 'IssuedKey',
-          type: 'object',
-          description: 'A new key.',
-          properties: {
-            id: { type: 'string', description: 'Identifies the key.', examples: [apiKeyId] },
-            key: { type: 'string', description: 'The key, shown only now.', examples: [key] },
-          },
-          required: ['id', 'key'],
-          additionalProperties: false,
-          examples: [{ id: apiKeyId, key }],
-        },
+        details: issuedKey,
         hasLocation: true,
       },
       async handle(ctx) {

@@ -6,7 +6,7 @@ import { parseUpdate, withSentNames } from '../schema/body.js';
 import { integer } from '../schema/fields/number.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { createSelectionParser, filterParametersOf } from '../schema/list-parameters.js';
-import { describeBody } from '../schema/openapi/bodies.js';
+import { describeBody, describeClosed } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, wouldChange } from '../schema/operation.js';
 import type { ListedType, Resource } from '../schema/resource.js';
 import type { Answer, Endpoint, RequestContext } from './context.js';
@@ -17,26 +17,17 @@ const confirm = withDocumentation(integer({ min: 0 }), {
   example: 0,
 });
 
-const count = (about: string): Schema => ({
-  type: 'integer',
-  format: 'int64',
-  minimum: 0,
-  description: about,
-  examples: [0],
-});
+const count = (about: string) => withDocumentation(integer({ min: 0 }), { about, example: 0 }).schema;
 
-const details: Schema = {
-  title: 'Many',
-  type: 'object',
-  description: 'Numbers of objects.',
-  properties: {
+const details = describeClosed(
+  'Many',
+  'Numbers of objects.',
+  {
     matched: count('Objects that match.'),
     changed: count('Objects that were changed; absent without `confirm`.'),
   },
-  required: ['matched'],
-  additionalProperties: false,
-  examples: [{ matched: 0, changed: 0 }],
-};
+  { required: ['matched'], examples: [{ matched: 0, changed: 0 }] },
+);
 
 /** The part of an operation that applies to all objects of a type that match: its parameters and the details of its answer. */
 export function createSelection(resource: ListedType) {

@@ -5,6 +5,7 @@ import { timeZones } from '../catalogues/time-zones.js';
 import { text } from '../schema/fields/text.js';
 import { withDocumentation } from '../schema/fields.js';
 import { checkPageSize, fieldsOf, format, max, outputOf, paging } from '../schema/list-parameters.js';
+import { describeClosed } from '../schema/openapi/bodies.js';
 import { parseQuery } from '../schema/query.js';
 import type { Endpoint } from './context.js';
 import { chooseListFormat } from './negotiate.js';
@@ -33,6 +34,9 @@ function catalogue(
   const columns = { names: [field], has: (path: string) => path === field };
   const parameters = new Map(Object.entries({ ...paging, max, format, fields: fieldsOf(columns), after }));
   const properties = { [field]: { type: 'string', description: about, examples: [entries[0]] } };
+  const schema = describeClosed(title, `An entry of /${plural}/.`, properties, {
+    examples: [{ [field]: entries[0] }],
+  });
   return {
     operationId: `list${title}s`,
     method: 'get',
@@ -41,23 +45,7 @@ function catalogue(
     summary: `List the ${plural.replace('_', ' ')}`,
     scope: 'read',
     query: parameters,
-    result: {
-      kind: 'list',
-      type: {
-        name,
-        plural,
-        title,
-        schema: {
-          title,
-          type: 'object',
-          description: `An entry of /${plural}/.`,
-          properties,
-          required: [field],
-          additionalProperties: false,
-          examples: [{ [field]: entries[0] }],
-        },
-      },
-    },
+    result: { kind: 'list', type: { name, plural, title, schema } },
     handle({ request, query }) {
       const accepted = chooseListFormat(request.headers.accept);
       const params = parseQuery(query, parameters, (values, faults) => {

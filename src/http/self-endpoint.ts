@@ -1,15 +1,14 @@
 import { apiKeyId, limitCollections } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
-import type { Schema } from '../schema/fields.js';
+import { describeClosed } from '../schema/openapi/bodies.js';
 import type { Endpoint } from './context.js';
 
 const { fields, readOnly, example } = apikey;
 
-const self: Schema = {
-  title: 'Self',
-  type: 'object',
-  description: 'The key of the request.',
-  properties: {
+const self = describeClosed(
+  'Self',
+  'The key of the request.',
+  {
     account: { type: 'string', description: 'Account of the key.', examples: ['demo'] },
     username: fields.username?.type.schema,
     scope: fields.scope?.type.schema,
@@ -17,11 +16,12 @@ const self: Schema = {
     expires_at: fields.expires_at?.type.schema,
     id: readOnly.id?.type.schema,
   },
-  required: ['account', 'username', 'scope'],
-  additionalProperties: false,
-  examples: [{ account: 'demo', username: example.username, scope: example.scope, id: apiKeyId }],
-  xml: { name: 'response' },
-};
+  {
+    required: ['account', 'username', 'scope'],
+    examples: [{ account: 'demo', username: example.username, scope: example.scope, id: apiKeyId }],
+    xml: { name: 'response' },
+  },
+);
 
 /** Creates the endpoint that shows the key of the request (reference/access.md#api-keys). */
 export function selfEndpoints(): Endpoint[] {

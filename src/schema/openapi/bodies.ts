@@ -85,6 +85,12 @@ export function describeObject(members: Fields, schemaOf: (field: Field) => Sche
   };
 }
 
+/** An object with these properties and no others; all are required unless `more` says which. */
+export function describeClosed(title: string, description: string, properties: Schema, more: Schema = {}): Schema {
+  const required = Object.keys(properties);
+  return { title, type: 'object', description, properties, required, additionalProperties: false, ...more };
+}
+
 /** The value of a field, as bodies have it. */
 function valueSchema({ schema, members }: FieldType): Schema {
   if (members === undefined) return schema;

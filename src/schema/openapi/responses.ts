@@ -4,7 +4,7 @@ import { exampleOf, type Field, type Fields, type FieldType, type Schema } from 
 import { listEnvelope } from '../list-envelope.js';
 import { isListed, isVersionChecked, type Operation, type OperationResult, successes } from '../operation.js';
 import type { ListedType, Resource } from '../resource.js';
-import { describeObject } from './bodies.js';
+import { describeClosed, describeObject } from './bodies.js';
 
 /** Response objects by status. */
 type Responses = Record<string, Schema>;
@@ -144,11 +144,10 @@ const message: Schema = { type: 'string', description: 'Text that belongs to the
 const anyDetails: Schema = { type: 'object', additionalProperties: true };
 
 /** The body of every error (reference/errors.md#error-body). */
-const problem: Schema = {
-  title: 'Problem',
-  type: 'object',
-  description: 'An error.',
-  properties: {
+const problem = describeClosed(
+  'Problem',
+  'An error.',
+  {
     code: { ...code, examples: [4003] },
     message: { ...message, examples: ['validation error'] },
     details: {
@@ -158,10 +157,8 @@ const problem: Schema = {
       examples: [{ name: 'is required' }],
     },
   },
-  required: ['code', 'message', 'details'],
-  additionalProperties: false,
-  xml: { name: 'response' },
-};
+  { xml: { name: 'response' } },
+);
 
 const detailsExamples = {
   faults: { name: 'is required' },
@@ -182,11 +179,10 @@ function failureExample(failure: Failure): Schema {
 /** The body of a change: `Status`, or a type of its own where `details` hold something. */
 function statusSchema(success: number, details: Schema | undefined): Schema {
   const suffix = success === 2001 ? 'Created' : 'Updated';
-  return {
-    title: details === undefined ? 'Status' : String(details.title) + suffix,
-    type: 'object',
-    description: 'The outcome of a change.',
-    properties: {
+  return describeClosed(
+    details === undefined ? 'Status' : String(details.title) + suffix,
+    'The outcome of a change.',
+    {
       code: {
         ...code,
         description: '2001: created, linked. 2004: deleted, unlinked. 2005: updated. 2006: would change.',
@@ -195,22 +191,17 @@ function statusSchema(success: number, details: Schema | undefined): Schema {
       message: { ...message, examples: ['Device created'] },
       details: details ?? { ...anyDetails, description: 'Empty.', examples: [{}] },
     },
-    required: ['code', 'message', 'details'],
-    additionalProperties: false,
-    xml: { name: 'response' },
-  };
+    { xml: { name: 'response' } },
+  );
 }
 
 /** The body that firmware of the former platform expects (reference/streams.md#legacy-endpoints). */
-export const receipt: Schema = {
-  title: 'Receipt',
-  type: 'object',
-  description: 'An answer as devices of the former platform expect it.',
-  properties: { response: { type: 'string', description: '`OK`, or what is wrong.', examples: ['OK'] } },
-  required: ['response'],
-  additionalProperties: false,
-  xml: { name: 'response' },
-};
+export const receipt = describeClosed(
+  'Receipt',
+  'An answer as devices of the former platform expect it.',
+  { response: { type: 'string', description: '`OK`, or what is wrong.', examples: ['OK'] } },
+  { xml: { name: 'response' } },
+);
 
 const next: Schema = {
   type: 'string',
@@ -221,11 +212,10 @@ const next: Schema = {
 
 function listSchema({ type, metadata }: ResultOf<'list'>): Schema {
   const items = 'fields' in type ? shownSchema(type, 'list') : { ...type.schema, xml: { name: type.name } };
-  return {
-    title: `${type.title}List`,
-    type: 'object',
-    description: 'One page of the objects that match.',
-    properties: {
+  return describeClosed(
+    `${type.title}List`,
+    'One page of the objects that match.',
+    {
       [listEnvelope.total]: {
         type: 'integer',
         format: 'int64',
@@ -243,10 +233,8 @@ function listSchema({ type, metadata }: ResultOf<'list'>): Schema {
       },
       [listEnvelope.next]: next,
     },
-    required: [listEnvelope.total, listEnvelope.items],
-    additionalProperties: false,
-    xml: { name: listEnvelope.root },
-  };
+    { required: [listEnvelope.total, listEnvelope.items], xml: { name: listEnvelope.root } },
+  );
 }
 
 /** An object as responses show it: optional fields without a value are absent (reference/requests.md#answers). */
