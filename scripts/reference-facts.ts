@@ -2,19 +2,18 @@ import { providers } from '../src/file-storage/providers/providers.js';
 import type { Endpoint } from '../src/http/context.js';
 import { groupBy } from '../src/lib/group-by.js';
 import { collections, device, resources } from '../src/resources/index.js';
-import type { Field, Fields, FieldType } from '../src/schema/fields.js';
+import type { Field, FieldType } from '../src/schema/fields.js';
 import { successes } from '../src/schema/operation.js';
 import type { ListedType, Resource } from '../src/schema/resource.js';
 
 const ancestorParameters = device.ancestors.map(({ field }) => field);
 const listParameters = ['max', 'sort', 'order', 'offset', 'format', 'fields', 'after', ...ancestorParameters];
+/** Types with the common fields, which have a section of their own. */
+const resourceNames = new Set(collections.filter((type) => 'messages' in type).map(({ plural }) => plural));
 const listedTypes = collections.filter((type): type is ListedType => 'defaultSort' in type);
 
-/** Facts by the name of a field or parameter; those of the common fields stand in a section of their own too. */
-interface Facts {
-  own: ReadonlyMap<string, string>;
-  common?: ReadonlyMap<string, string>;
-}
+/** Facts by the name of a field or parameter. */
+type Facts = ReadonlyMap<string, string>;
 type Kind = 'fields' | 'parameters';
 
 const code = (text: string) => `\`${text}\``;
@@ -24,13 +23,13 @@ const join = (separator: string, ...parts: (string | false)[]) => parts.filter(B
 /** Writes facts of declarations into pages of the reference; what the pages say beside them stays. */
 export function createFactsWriter(operations: readonly Endpoint[]) {
   const shown = new Set<string>();
+  const expected = new Set(operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`));
 
   /** Fills `- NAMES (FACTS)` and `| NAMES | MAX |` between markers, and operations. @throws Error for what is not declared */
   function write(page: string, text: string): string {
     const marked = /(<!-- (fields|parameters) of ([\w, ]+): [^\n]* -->\n)(.*?)(?=\n<!-- \/\2 -->\n)/gs;
     const written = text.replaceAll(marked, (_all, begin: string, kind: Kind, names: string, body: string) => {
       const types = names.split(', ').map((name): [string, Facts] => [name, describe(kind, name)]);
-      for (const [type] of types) shown.add(`${kind} of ${type}`);
       return begin + fill(kind, `${page}, ${kind} of ${names}`, body, new Map(types));
     });
     const operation = /^- `([A-Z]+ [^`]+)` \(`\w+`(; [^)]+)?\):(?: list| (?:\d+, )?\d{4} `[^`]*`)?/gm;
@@ -40,15 +39,17 @@ export function createFactsWriter(operations: readonly Endpoint[]) {
     });
   }
 
-  /** @throws Error if the pages lack an operation, or fields or parameters of a list */
+  /** @throws Error if the pages lack an operation, or a field or parameter of a list */
   function assertComplete(): void {
-    const listed = listedTypes.filter((type) => queryOf(type).size > 0);
-    const expected = [
-      ...operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`),
-      ...[...listed, ...providers.map(({ name }) => ({ plural: name }))].map(({ plural }) => `fields of ${plural}`),
-      ...listed.filter((type) => parametersOf(type).size > 0).map(({ plural }) => `parameters of ${plural}`),
-    ];
-    const missing = expected.filter((name) => !shown.has(name));
+    const listed = listedTypes.filter((type) => queryOf(type).size > 0).map(({ plural }) => plural);
+    const unlisted = ['networking', 'mqttcredentials', ...providers.map(({ name }) => name)];
+    const common = describe('fields', 'common');
+    for (const kind of ['fields', 'parameters'] as const)
+      for (const type of kind === 'fields' ? [...listed, ...unlisted] : listed)
+        for (const [name, fact] of describe(kind, type))
+          if (!resourceNames.has(type) || kind === 'parameters' || common.get(name) !== fact)
+            expected.add(`${kind} ${type}.${name}`);
+    const missing = [...expected].filter((name) => !shown.has(name));
     if (missing.length > 0) throw new Error(`docs/reference lacks ${missing.join(', ')}`);
   }
 
@@ -80,22 +81,18 @@ export function createFactsWriter(operations: readonly Endpoint[]) {
     queryOf(type).has(key) && type.filters.some(({ params }) => key in params);
 
   function describe(kind: Kind, name: string): Facts {
-    const type = listedTypes.find(({ plural }) => plural === name);
-    if (kind === 'parameters' && type !== undefined)
-      return { own: new Map([...parametersOf(type)].map(([key, parameter]) => [key, maxOf(parameter)])) };
-    const [project] = resources;
-    const common = describeFields(project);
-    common.delete('id_customer');
-    if (name === 'common') return { own: common };
+    const type = name === 'common' ? resources[0] : listedTypes.find(({ plural }) => plural === name);
     if (type === undefined) {
-      const members = Object.entries(membersOf(name));
-      return { own: new Map(members.map(([key, field]) => [key, describeField(field)])) };
+      const provider = providers.find((item) => item.name === name);
+      const members = Object.entries(provider?.fields ?? device.fields[name]?.type.members ?? {});
+      return new Map(members.map(([key, field]) => [key, describeField(field)]));
     }
-    const facts = [...describeFields(type)];
-    return 'messages' in type
-      ? { own: new Map(facts.filter(([key, fact]) => common.get(key) !== fact)), common }
-      : { own: new Map(facts) };
+    const facts = kind === 'fields' ? describeFields(type) : describeParameters(type);
+    return new Map([...facts].filter(([key]) => name !== 'common' || key !== 'id_customer'));
   }
+
+  const describeParameters = (type: ListedType): Facts =>
+    new Map([...parametersOf(type)].map(([key, parameter]) => [key, maxOf(parameter)]));
 
   function describeFields(type: ListedType): Map<string, string> {
     const parents: readonly string[] = 'parents' in type ? (type.parents as string[]) : [];
@@ -125,16 +122,21 @@ export function createFactsWriter(operations: readonly Endpoint[]) {
     return join(' ', head, status !== 200 && `${status},`, `${number}`, code(template || result.message));
   }
 
-  return { write, printSorts, assertComplete };
-}
+  function fill(kind: Kind, place: string, body: string, types: ReadonlyMap<string, Facts>): string {
+    const { pattern, print } = forms[kind];
+    return body.replaceAll(pattern, (_all, head: string) => {
+      const [names, owners] = head.split(' of ');
+      const facts = (owners === undefined ? [...types.keys()] : namesIn(owners)).flatMap((type) =>
+        namesIn(names).map((name) => {
+          shown.add(`${kind} ${type}.${name}`);
+          return types.get(type)?.get(name);
+        }),
+      );
+      return print(head, pickCommon(`${place}, ${head}`, facts));
+    });
+  }
 
-/** The fields of something that is not listed. */
-function membersOf(name: string): Fields {
-  const { networking } = device.fields;
-  const fields =
-    name === 'networking' ? networking?.type.members : providers.find((item) => item.name === name)?.fields;
-  if (fields === undefined) throw new Error(`nothing is called ${name}`);
-  return fields;
+  return { write, printSorts, assertComplete };
 }
 
 function describeField({ type, presence, defaultValue }: Field, writer: string = presence): string {
@@ -189,23 +191,6 @@ const forms = {
     print: (head: string, fact: string) => `| ${head} |${fact && ` ${fact}`} |`,
   },
 };
-
-function fill(kind: Kind, place: string, body: string, types: ReadonlyMap<string, Facts>): string {
-  const { pattern, print } = forms[kind];
-  const missing = new Set([...types].flatMap(([type, { own }]) => [...own.keys()].map((name) => `${type}.${name}`)));
-  const written = body.replaceAll(pattern, (_all, head: string) => {
-    const [names, owners] = head.split(' of ');
-    const facts = (owners === undefined ? [...types.keys()] : namesIn(owners)).flatMap((type) =>
-      namesIn(names).map((name) => {
-        missing.delete(`${type}.${name}`);
-        return types.get(type)?.own.get(name) ?? types.get(type)?.common?.get(name);
-      }),
-    );
-    return print(head, pickCommon(`${place}, ${head}`, facts));
-  });
-  if (missing.size > 0) throw new Error(`${place} lack ${[...missing].join(', ')}`);
-  return written;
-}
 
 /** The fact of all names of an item. @throws Error if they differ, or one is not declared */
 function pickCommon(place: string, facts: readonly (string | undefined)[]): string {
