@@ -144,7 +144,7 @@ function Charts({ device, path, fields, measures, streams, isLive }: ChartsProps
   });
   // the minute, so that the answer can be reused
   const at_from = Math.floor(((at_to ?? Date.now() / 1000) - length_s) / 60) * 60;
-  const marks = useMarks(device.id_developer, at_from, at_to);
+  const marks = useMarks(device, at_from, at_to);
   const thresholds = useThresholds(device);
   return (
     <Loaded of={answer} height="20rem">

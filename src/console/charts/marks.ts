@@ -1,8 +1,8 @@
 import { pathOf } from '../api/client.js';
-import type { Alarm } from '../api/interface.js';
+import type { Alarm, Device } from '../api/interface.js';
 import { shortenId } from '../api/names.js';
 import { useList } from '../api/queries.js';
-import { type DeviceStatus, type Entry, statusLabels } from '../api/resources.js';
+import { type Entry, shownStatusOf, statusLabels } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 
 /** Something that happened to a device, marked in its charts. */
@@ -18,7 +18,7 @@ const refetch_ms = 10_000;
 const max_marks = 200;
 
 /** Reads the alarms and the changes of status and configuration of a device, within a span whose end may be open. */
-export function useMarks(id_developer: string, at_from: number, at_to: number | undefined): Mark[] {
+export function useMarks({ id_developer, last_status_at }: Device, at_from: number, at_to: number | undefined): Mark[] {
   const { can } = useSession();
   const query = { id_developer, at_from, at_to, max: max_marks, fields: 'id,at,type,data' };
   const events = useList<Entry>('/events/', query, { enabled: can('GET', '/events/'), refetch_ms });
@@ -28,7 +28,7 @@ export function useMarks(id_developer: string, at_from: number, at_to: number | 
   return [
     ...(alarms.data?.result ?? []).filter(({ closed_at = at_from }) => closed_at >= at_from).map(markAlarm),
     ...(events.data?.result ?? []).flatMap(({ id, at, type, data: details }) => {
-      const text = describe(String(type), (details ?? {}) as Entry);
+      const text = describe(String(type), (details ?? {}) as Entry, last_status_at);
       return text === undefined ? [] : [{ id: String(id), at: Number(at), text }];
     }),
   ];
@@ -40,8 +40,8 @@ function markAlarm({ id, rule, severity, values, raised_at, closed_at }: Alarm):
   return { id, at: raised_at, text, alarm: { severity, paths, ...(closed_at !== undefined && { closed_at }) } };
 }
 
-function describe(type: string, { from, to, name, version }: Entry): string | undefined {
-  const labelOf = (status: unknown) => statusLabels[status as DeviceStatus] ?? String(status);
+function describe(type: string, { from, to, name, version }: Entry, last_status_at?: number): string | undefined {
+  const labelOf = (status: unknown) => statusLabels[shownStatusOf({ status, last_status_at })];
   if (type === 'device.status_changed') return `${labelOf(from)} → ${labelOf(to)}`;
   if (type === 'deviceconfig.created') return `${name} ${version} stored`;
   const [, outcome] = /^config\.(\w+)$/.exec(type) ?? [];

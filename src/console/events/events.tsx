@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { useLive } from '../api/live.js';
 import { useList } from '../api/queries.js';
-import { type Entry, findTypeByName, type ResourceType } from '../api/resources.js';
+import { type Entry, findTypeByName, type ResourceType, type StoredObject, shownStatusOf } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { labelOf } from '../lib/format.js';
 import { readFilters } from '../lists/list-query.js';
@@ -24,6 +24,8 @@ const render = {
   id_developer: (entry: Entry) => <EventSubject entry={entry} />,
   data: (entry: Entry) => <EventData entry={entry} />,
 };
+/** Of a device that has never sent a status: its statuses in the words of its page. */
+const renderWithoutStatus = { ...render, data: (entry: Entry) => <EventData entry={entry} statusOf={shownStatusOf} /> };
 /** A change of status by its two statuses, all others by their type. */
 const renderLatest = {
   ...render,
@@ -81,16 +83,17 @@ export function LatestEvents() {
   );
 }
 
-export function ObjectEvents({ type, id }: { type: ResourceType; id: string }) {
+export function ObjectEvents({ type, object }: { type: ResourceType; object: StoredObject }) {
+  const isWithoutStatus = type.name === 'device' && object.last_status_at === undefined;
   return (
     <Panel title="History">
       <ObjectTable
         caption="History"
         template={template}
-        fixed={{ resource: type.name, id_developer: id }}
+        fixed={{ resource: type.name, id_developer: object.id_developer }}
         columns={['at', 'type', 'user', 'data']}
         keyOf={keyOf}
-        render={render}
+        render={isWithoutStatus ? renderWithoutStatus : render}
         empty="No events."
       />
     </Panel>
@@ -130,13 +133,18 @@ function EventSubject({ entry }: { entry: Entry }) {
   return type === undefined || isGone ? id : <ObjectLink plural={type.plural} id={id} />;
 }
 
+interface EventDataProps {
+  entry: Entry;
+  statusOf?: (device: Entry) => unknown;
+}
+
 /** Details of an event: both statuses, the fields that were changed, or its data as they are. */
-function EventData({ entry: { data } }: { entry: Entry }) {
+function EventData({ entry: { data }, statusOf = ({ status }) => status }: EventDataProps) {
   const { from, to, changed, ...rest } = (data ?? {}) as Entry;
   if (typeof from === 'string' && typeof to === 'string')
     return (
       <span className="transition">
-        <StatusBadge status={from} /> → <StatusBadge status={to} />
+        <StatusBadge status={statusOf({ status: from })} /> → <StatusBadge status={statusOf({ status: to })} />
       </span>
     );
   if (Array.isArray(changed) && changed.length > 0) return changed.map((field) => labelOf(String(field))).join(', ');

@@ -44,7 +44,7 @@ export function ObjectView({ type, id }: { type: ResourceType; id: string }) {
       label: type.name === 'device' ? 'Alarms and events' : 'History',
       aliases: ['alarms'],
       needs: ['GET', '/events/'],
-      render: () => <History type={type} id={object.id_developer} />,
+      render: () => <History type={type} object={object} />,
     },
     {
       id: 'edit',
@@ -112,16 +112,16 @@ function ObjectOverview({ type, object }: { type: ResourceType; object: StoredOb
   );
 }
 
-function History({ type, id }: { type: ResourceType; id: string }) {
+function History({ type, object }: { type: ResourceType; object: StoredObject }) {
   const { can } = useSession();
   return (
     <div className="stack">
       {type.name === 'device' && can('GET', '/devices/{device_id_developer}/alarms/') && (
         <Panel title="Alarms">
-          <AlarmsOfDevice id={id} />
+          <AlarmsOfDevice id={object.id_developer} />
         </Panel>
       )}
-      <ObjectEvents type={type} id={id} />
+      <ObjectEvents type={type} object={object} />
     </div>
   );
 }
