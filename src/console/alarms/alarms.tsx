@@ -1,13 +1,10 @@
 import { pathOf } from '../api/client.js';
-import type { Entry } from '../api/resources.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Page } from '../ui/page.js';
 import { Tabs } from '../ui/tabs.js';
 import { renderAlarm, useAnswers } from './answer-dialog.js';
 import { NoticeChoice } from './notices.js';
 import { OpenAlarms } from './open-alarms.js';
-
-const keyOf = ({ id }: Entry) => String(id);
 
 /** The alarms of the account: those that are open, and all of them. */
 export function Alarms() {
@@ -44,7 +41,6 @@ function AllAlarms({ template, path = template, columns = [] }: AllAlarmsProps) 
         template={template}
         path={path}
         columns={['severity', ...columns, 'rule', 'values', 'state', 'raised_at', 'closed_at', 'closed_by', 'note']}
-        keyOf={keyOf}
         render={renderAlarm}
         rowAction={rowAction}
         sorting={{ sort: 'raised_at', order: '-1' }}

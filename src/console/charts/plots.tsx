@@ -4,25 +4,16 @@ import type { Measure } from '../api/types.js';
 import { formatNumber, formatTime } from '../lib/format.js';
 import { normalizePath, valueAt } from '../lib/paths.js';
 import { SeverityBadge, Time } from '../ui/value.js';
-import type { Mark } from './marks.js';
 import { findMeasure, groupByUnit, type Plot } from './measures.js';
-import { colourAt, PlottedSeries } from './plotted-series.js';
+import { colourAt, PlottedSeries, type PlottedSeriesProps } from './plotted-series.js';
 import type { Series } from './series.js';
 import type { Threshold } from './thresholds.js';
 
-interface PlotsProps {
-  series: Series;
-  paths: readonly string[];
-  measures: readonly Measure[];
+interface PlotsProps extends Omit<PlottedSeriesProps, 'sync' | 'hasTimes' | 'onCursor' | 'onZoom'> {
   /** The last ones, the newest first. */
   streams: readonly Stream[];
-  marks: readonly Mark[];
-  thresholds: readonly Threshold[];
-  label: string;
-  /** IANA name of the zone of all times. */
-  timeZone: string;
   /** Absent: the span cannot be changed. */
-  onZoom?: (from: number, to: number) => void;
+  onZoom?: PlottedSeriesProps['onZoom'];
 }
 
 const ignoreZoom = () => undefined;

@@ -38,7 +38,7 @@ export function colourAt(index: number): string {
   return colours[index % colours.length] ?? 'currentcolor';
 }
 
-interface PlottedSeriesProps {
+export interface PlottedSeriesProps {
   series: Series;
   paths: readonly string[];
   measures: readonly Measure[];

@@ -7,11 +7,11 @@ import { SchemaForm, type Values } from '../forms/form.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Button } from '../ui/button.js';
 import { Panel } from '../ui/page.js';
+import { idOf } from '../ui/table.js';
 
 export const commands_template = '/devices/{device_id_developer}/commands/';
 const refetch_ms = 5000;
 
-const keyOf = ({ id }: Entry) => String(id);
 const isOpen = ({ status }: Entry) => status === 'queued' || status === 'sent';
 
 /** The commands to a device with their progress, and a form for the next one. */
@@ -25,7 +25,7 @@ export function DeviceCommands({ id }: { id: string }) {
     onDone: startOver,
   });
   const cancel = useApiMutation({
-    run: (command: Entry) => request('DELETE', pathOf('devices', id, 'commands', keyOf(command))),
+    run: (command: Entry) => request('DELETE', pathOf('devices', id, 'commands', idOf(command))),
     message: (_answer, { name }) => `Cancelled ${name}.`,
     announcesFailure: true,
   });
@@ -54,7 +54,6 @@ export function DeviceCommands({ id }: { id: string }) {
           template={commands_template}
           path={path}
           columns={['name', 'data', 'status', 'result', 'created_at', 'sent_at', 'finished_at', 'owner']}
-          keyOf={keyOf}
           sorting={{ sort: 'created_at', order: '-1' }}
           refetch_ms={refetch_ms}
           rowAction={can('DELETE', `${commands_template}{command}/`) ? renderCancel : undefined}

@@ -21,7 +21,6 @@ export function Streams() {
         template="/streams/"
         columns={['at', 'device', '_t', 'data', 'protocol', 'created_at']}
         sorting={{ sort: 'at', order: '-1' }}
-        keyOf={({ id_developer }) => String(id_developer)}
         refetch_ms={refresh_ms}
         empty="Nothing has been received yet."
       />
@@ -49,7 +48,6 @@ export function DeviceStreams({ device: { id_developer: id, id_model } }: { devi
       columns={['at', '_t', ...values, 'created_at']}
       requested={requested}
       sorting={{ sort: 'at', order: '-1' }}
-      keyOf={({ id_developer }) => String(id_developer)}
       refetch_ms={refresh_ms}
       empty="This device has not sent anything yet."
     />

@@ -155,7 +155,6 @@ export function FirstRows({ type, filters, body = {} }: FirstRowsProps) {
     <Table
       caption={data.total_documents > max_rows ? `The first ${max_rows}` : 'All of them'}
       entries={data.result}
-      keyOf={({ id_developer }) => id_developer}
       columns={[
         { field: 'name', render: ({ name }) => name },
         ...changed.map((field) => ({

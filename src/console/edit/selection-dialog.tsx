@@ -102,7 +102,9 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
           <p>They are deleted with everything below them. The next step shows how much that is.</p>
         </PreviewStep>
       )}
-      {step.name === 'work' && <Work {...step} max={objects.length} onCancel={cancel} />}
+      {step.name === 'work' && (
+        <Progress {...describeWork(step.label, step.progress, objects.length)} onCancel={cancel} />
+      )}
       {step.name === 'preview' && (
         <ConfirmForm
           text={String(objects.length)}
@@ -120,17 +122,10 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
   );
 }
 
-interface WorkProps {
-  label: string;
-  progress: WorkProgress;
-  max: number;
-  onCancel(): void;
-}
-
-function Work({ label, progress, max, onCancel }: WorkProps) {
-  const value = progress.done + progress.failed.length;
-  const text = `${label}: ${formatNumber(value)} of ${formatNumber(max)}`;
-  return <Progress label={text} value={value} max={max} onCancel={onCancel} />;
+/** How far the work is. */
+function describeWork(label: string, { done, failed }: WorkProgress, max: number) {
+  const value = done + failed.length;
+  return { label: `${label}: ${formatNumber(value)} of ${formatNumber(max)}`, value, max };
 }
 
 function Names({ objects }: { objects: readonly StoredObject[] }) {

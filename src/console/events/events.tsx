@@ -31,7 +31,6 @@ const renderLatest = {
   ...render,
   type: (entry: Entry) => (entry.type === 'device.status_changed' ? render.data(entry) : String(entry.type)),
 };
-const keyOf = ({ id }: Entry) => String(id);
 
 /** The log of all changes, and a live tail of it with the same filters. */
 export function Events() {
@@ -53,7 +52,6 @@ export function Events() {
         caption="Events"
         template={template}
         columns={['at', 'type', 'id_developer', 'user', 'data']}
-        keyOf={keyOf}
         render={render}
         empty="Nothing has happened yet."
       />
@@ -77,7 +75,7 @@ export function LatestEvents() {
   return (
     <Panel title="Latest events" actions={<Link to="/events">All events</Link>}>
       <Loaded of={answer} height="12rem">
-        {({ result }) => <Table caption="Latest events" entries={result} keyOf={keyOf} columns={columns} />}
+        {({ result }) => <Table caption="Latest events" entries={result} columns={columns} />}
       </Loaded>
     </Panel>
   );
@@ -92,7 +90,6 @@ export function ObjectEvents({ type, object }: { type: ResourceType; object: Sto
         template={template}
         fixed={{ resource: type.name, id_developer: object.id_developer }}
         columns={['at', 'type', 'user', 'data']}
-        keyOf={keyOf}
         render={isWithoutStatus ? renderWithoutStatus : render}
         empty="No events."
       />
@@ -117,7 +114,6 @@ function LiveEvents() {
         <Table
           caption="Live events"
           entries={events}
-          keyOf={keyOf}
           columns={columnsOf(entryOf(template), ['at', 'type', 'id_developer', 'data'], { render })}
         />
       )}

@@ -39,9 +39,7 @@ export function CreateWithSecret({ label, path, secret: member, secret_title, ..
           />
         )}
       </DialogButton>
-      {secret !== undefined && (
-        <SecretDialog title={secret_title} secret={secret} onClose={() => setSecret(undefined)} />
-      )}
+      <SecretDialog title={secret_title} secret={secret} onClose={() => setSecret(undefined)} />
     </>
   );
 }

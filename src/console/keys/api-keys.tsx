@@ -42,7 +42,6 @@ export function ApiKeys() {
         caption="API keys"
         template={template}
         columns={['username', 'scope', 'description', 'expires_at', 'created_at', 'id']}
-        keyOf={({ id }) => String(id)}
         render={render}
         rowAction={({ id, username, scope, description }) => (
           <ConfirmButton

@@ -43,7 +43,7 @@ interface ObjectTableProps {
   template: string;
   path?: string;
   columns: readonly string[];
-  keyOf(entry: Entry): string;
+  keyOf?: (entry: Entry) => string;
   /** Type whose objects the first column links to. */
   linked?: string;
   selection?: EntrySelection | undefined;

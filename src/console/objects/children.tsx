@@ -62,7 +62,6 @@ function Children({ type, field, id }: { type: ResourceType; field: string; id: 
             <PagedTable
               caption={title}
               entries={result}
-              keyOf={({ id_developer }) => id_developer}
               columns={columnsOf<StoredObject>(schema, shown, { linked: plural, nameOf })}
               offset={offset}
               max={max_children}

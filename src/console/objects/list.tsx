@@ -15,6 +15,7 @@ import { ObjectTable } from '../lists/object-table.js';
 import { useAddress } from '../ui/address.js';
 import { Button, Menu } from '../ui/button.js';
 import { Loading, Page } from '../ui/page.js';
+import { idOf } from '../ui/table.js';
 
 const methods = { change: 'PATCH', delete: 'DELETE' } as const;
 const kinds = ['change', 'delete'] as const satisfies BulkKind[];
@@ -84,7 +85,6 @@ export function ListView({ type }: { type: ResourceType }) {
           columns={columns.toSpliced(-1, 0, ...deviceColumns.shown)}
           linked={plural}
           requested={deviceColumns.requested}
-          keyOf={idOf}
           empty={
             can('POST', list_path)
               ? `No ${noun}s yet. “New ${noun}” makes one; “Import” above the devices reads a file.`
@@ -130,8 +130,6 @@ export function ListView({ type }: { type: ResourceType }) {
     </Page>
   );
 }
-
-const idOf = ({ id_developer }: Entry) => String(id_developer);
 
 /** Keeps what is selected on other pages, with the version that was shown when it was selected. */
 function keepSelected(

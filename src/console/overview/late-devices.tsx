@@ -1,13 +1,11 @@
 import { useModels } from '../api/models.js';
-import { useNames } from '../api/names.js';
 import { type Freshness, useList } from '../api/queries.js';
 import type { Entry, StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { fieldOf, findMeasuredPaths, lastValueOf } from '../charts/measured-paths.js';
-import { ObjectLink } from '../ui/address.js';
 import { Loaded, Panel } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { columnsOf, Time } from '../ui/value.js';
+import { columnsOf, Reference, Time } from '../ui/value.js';
 
 const max_rows = 10;
 const max_measures = 3;
@@ -26,19 +24,16 @@ export function LateDevices({ fresh }: { fresh: Freshness }) {
   const isReady = fresh.enabled !== false && !models.isPending;
   const answer = useList<StoredObject>('/devices/', query, { ...fresh, enabled: isReady });
   const schema = useSession().entryOf('/devices/');
-  const nameOf = useNames(['groups', 'assets']);
   const isLate = ({ stream_due_at }: Entry) => Number(stream_due_at) <= Date.now() / 1000;
   const lastValue = (device: Entry) =>
     measured.map((path) => lastValueOf(device, path)).find((value) => value !== undefined) ?? '–';
   const render = {
-    place: ({ id_asset, id_group }: Entry) => {
-      const [plural, id] = id_asset === undefined ? ['groups', String(id_group)] : ['assets', String(id_asset)];
-      return (
-        <ObjectLink plural={plural} id={id}>
-          {nameOf(plural, id)}
-        </ObjectLink>
-      );
-    },
+    place: ({ id_asset, id_group }: Entry) =>
+      id_asset === undefined ? (
+        <Reference plural="groups" id={String(id_group)} />
+      ) : (
+        <Reference plural="assets" id={String(id_asset)} />
+      ),
     late_since: ({ stream_due_at }: Entry) => <Time seconds={Number(stream_due_at)} />,
     last_value: lastValue,
   };
@@ -51,7 +46,6 @@ export function LateDevices({ fresh }: { fresh: Freshness }) {
             <Table
               caption="Late devices"
               entries={result.filter(isLate)}
-              keyOf={({ id_developer }) => id_developer}
               columns={columnsOf<StoredObject>(schema, shown, { linked: 'devices', render })}
             />
           ) : (

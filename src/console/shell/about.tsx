@@ -23,24 +23,22 @@ export function About() {
   });
   return (
     <Page title="About">
-      <div className="stack">
-        <Panel title="Service">
-          <Facts
-            entries={[
-              ['Version', version],
-              ['Base address', location.origin + pageSettings.base],
-              ['State', readiness.data ?? '…'],
-              ['Account', account],
-              ['User', username],
-              ['Scope of the key', scope],
-              ['Key expires', expires_at === undefined ? 'never' : formatTime(expires_at)],
-            ]}
-          />
-          <p>
-            <a href={`${pageSettings.prefix}/docs/`}>Description of the interface</a>
-          </p>
-        </Panel>
-      </div>
+      <Panel title="Service">
+        <Facts
+          entries={[
+            ['Version', version],
+            ['Base address', location.origin + pageSettings.base],
+            ['State', readiness.data ?? '…'],
+            ['Account', account],
+            ['User', username],
+            ['Scope of the key', scope],
+            ['Key expires', expires_at === undefined ? 'never' : formatTime(expires_at)],
+          ]}
+        />
+        <p>
+          <a href={`${pageSettings.prefix}/docs/`}>Description of the interface</a>
+        </p>
+      </Panel>
     </Page>
   );
 }

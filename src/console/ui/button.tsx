@@ -22,16 +22,14 @@ export function Button({ onClick, kind, of, children, ...rest }: ButtonProps) {
   );
 }
 
-/** A button that switches something on and off. */
-export function Toggle({
-  isOn,
-  onChange,
-  children,
-}: {
+interface ToggleProps {
   isOn: boolean;
   onChange(isOn: boolean): void;
   children: string;
-}) {
+}
+
+/** A button that switches something on and off. */
+export function Toggle({ isOn, onChange, children }: ToggleProps) {
   return (
     <button type="button" className="toggle" aria-pressed={isOn} onClick={() => onChange(!isOn)}>
       {children}

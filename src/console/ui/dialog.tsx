@@ -92,8 +92,16 @@ export function ConfirmButton({ label, onConfirm, children, ...rest }: ConfirmBu
   );
 }
 
+interface SecretDialogProps {
+  title: string;
+  /** Undefined: there is none to show. */
+  secret: string | undefined;
+  onClose(): void;
+}
+
 /** Shows a secret that the service shows only once. */
-export function SecretDialog({ title, secret, onClose }: { title: string; secret: string; onClose(): void }) {
+export function SecretDialog({ title, secret, onClose }: SecretDialogProps) {
+  if (secret === undefined) return null;
   return (
     <Dialog title={title} onClose={onClose}>
       <p>This is the only time it is shown.</p>

@@ -14,12 +14,18 @@ interface TableProps<T> {
   caption: string;
   columns: readonly Column<T>[];
   entries: readonly T[];
-  keyOf(entry: T): string;
+  /** Default: its `id` or `id_developer`. */
+  keyOf?: ((entry: T) => string) | undefined;
   sorting?: Sorting;
   selection?: Selection | undefined;
   rowAction?: ((entry: T) => ReactNode) | undefined;
   /** Rows of one line, which are cards on a phone. */
   isDense?: boolean;
+}
+
+/** Names an object of a list. */
+export function idOf(entry: object): string {
+  return String(Reflect.get(entry, 'id') ?? Reflect.get(entry, 'id_developer'));
 }
 
 interface Sorting {
@@ -35,7 +41,8 @@ interface Selection {
 }
 
 /** A table whose head sorts it, with boxes to select rows where `selection` is given. */
-export function Table<T>({ caption, columns, entries, keyOf, sorting, selection, rowAction, isDense }: TableProps<T>) {
+export function Table<T extends object>({ caption, columns, entries, keyOf = idOf, ...props }: TableProps<T>) {
+  const { sorting, selection, rowAction, isDense } = props;
   const isCompact = useStore(compactStore);
   const className = `card table-frame${isCompact || isDense ? ' compact' : ''}${isDense ? ' dense' : ''}`;
   const select = useRowSelection(entries.map(keyOf), selection);
@@ -208,7 +215,7 @@ interface PagedTableProps<T> extends Pick<TableProps<T>, 'caption' | 'columns' |
 }
 
 /** A table of one page of a list, without sorting and selection. */
-export function PagedTable<T>({ offset, max, total, onMove, ...table }: PagedTableProps<T>) {
+export function PagedTable<T extends object>({ offset, max, total, onMove, ...table }: PagedTableProps<T>) {
   return (
     <>
       <Table {...table} />

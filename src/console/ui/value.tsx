@@ -97,7 +97,8 @@ export function Value({ field, value, schema = {} }: ValueProps) {
   return plural === undefined ? value : <Reference plural={plural} id={value} />;
 }
 
-function Reference({ plural, id }: { plural: string; id: string }) {
+/** A link to an object, by its name. */
+export function Reference({ plural, id }: { plural: string; id: string }) {
   const nameOf = useNames([plural]);
   return (
     <ObjectLink plural={plural} id={id}>

@@ -12,12 +12,12 @@ import { ObjectTable } from '../lists/object-table.js';
 import { Button } from '../ui/button.js';
 import { ConfirmButton, DialogButton, SecretDialog } from '../ui/dialog.js';
 import { Loaded, Page, Panel } from '../ui/page.js';
+import { idOf } from '../ui/table.js';
 import { DeliveredEvent, WebhookForm } from './webhook-form.js';
 
 const template = '/webhooks/';
 const object_path = '/webhooks/{webhook_id_developer}/';
 
-const idOf = ({ id_developer }: Entry) => String(id_developer);
 const render = {
   name: (entry: Entry) => (
     <Link to="/webhooks/$id" params={{ id: idOf(entry) }}>
@@ -46,7 +46,6 @@ export function Webhooks() {
         caption="Webhooks"
         template={template}
         columns={['name', 'format', 'url', 'types', 'enabled', 'created_at']}
-        keyOf={idOf}
         render={render}
         empty="None yet."
       />
@@ -132,9 +131,7 @@ function EditWebhook({ webhook }: { webhook: Entry }) {
   return (
     <Panel title="Edit">
       <WebhookForm key={String(webhook.version)} schema={schema} initial={webhook} submitLabel="Save" mutation={save} />
-      {secret !== undefined && (
-        <SecretDialog title="Signing secret" secret={secret} onClose={() => setSecret(undefined)} />
-      )}
+      <SecretDialog title="Signing secret" secret={secret} onClose={() => setSecret(undefined)} />
     </Panel>
   );
 }
@@ -165,9 +162,7 @@ function DangerZone({ webhook }: { webhook: Entry }) {
           <strong>{String(webhook.name)}</strong> is sent nothing any more, and its deliveries are forgotten.
         </ConfirmButton>
       </div>
-      {secret !== undefined && (
-        <SecretDialog title="Signing secret" secret={secret} onClose={() => setSecret(undefined)} />
-      )}
+      <SecretDialog title="Signing secret" secret={secret} onClose={() => setSecret(undefined)} />
     </Panel>
   );
 }
