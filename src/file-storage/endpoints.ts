@@ -262,7 +262,7 @@ function parsePlace({ path, principal }: RequestContext): StoragePlace {
   return { account: principal.account, provider, username };
 }
 
-/** What a request says that times out while it waits for a provider. */
+/** Message for a request that times out while it waits for a provider. */
 export const storage_timeout = 'the linked storage did not answer in time';
 
 /** Reports a provider's failure as 5032, as the request is not to blame. @throws AppError exception (5032) */

@@ -8,11 +8,11 @@ const batch_size = 100;
 /** Events of one digest; later ones are in the next. */
 const max_digest_events = 100_000;
 
-/** How far a webhook has read the log of events. */
+/** Place of a webhook in the log of events. */
 interface Position {
   /** The last event that was read. */
   cursor: string;
-  /** Of the events since the last message. */
+  /** Collects the events since the last message. */
   digest: DigestCollector;
 }
 

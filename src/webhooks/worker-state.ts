@@ -28,7 +28,7 @@ export interface WorkerDeps extends SenderDeps {
   slots: { first: Shares; retry: Shares };
 }
 
-/** What the loops of a worker share: first attempts, and retries. */
+/** State that the two loops of a worker share: first attempts, and retries. */
 export interface WorkerState {
   readonly deps: WorkerDeps;
   /** The present settings. */

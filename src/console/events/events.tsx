@@ -24,7 +24,7 @@ const render = {
   id_developer: (entry: Entry) => <EventSubject entry={entry} />,
   data: (entry: Entry) => <EventData entry={entry} />,
 };
-/** Of a device that has never sent a status: its statuses in the words of its page. */
+/** Statuses of a device that has never sent one, in the words of its page. */
 const renderWithoutStatus = { ...render, data: (entry: Entry) => <EventData entry={entry} statusOf={shownStatusOf} /> };
 /** A change of status by its two statuses, all others by their type. */
 const renderLatest = {

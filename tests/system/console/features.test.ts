@@ -26,7 +26,7 @@ const layout_shift = `new Promise((resolve) => {
 const max_layout_shift = 0.05;
 
 const isFeed = ({ pathname }: URL) => pathname.endsWith('/live/');
-/** What a view asks for itself: neither files of the console, nor what signs in, nor what never ends. */
+/** Requests of a view itself: not for files of the console, not to sign in, no feeds. */
 const isOfView = (url: URL) => !/^\/(?:console|self|openapi\.json)\b/.test(url.pathname) && !isFeed(url);
 
 /**
