@@ -59,7 +59,8 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
 
 /** Repeats work that failed, from what is stored. */
 async function persist(state: WorkerState, work: (state: WorkerState) => Promise<void>): Promise<void> {
-  const { stopped, deps, target } = state;
+  const { stopped, target } = state;
+  const { logInterruption } = state.deps;
   while (!stopped.signal.aborted) {
     try {
       await work(state);
@@ -67,7 +68,7 @@ async function persist(state: WorkerState, work: (state: WorkerState) => Promise
       if (stopped.signal.aborted) return;
       // what is wrong with the database is wrong for all
       const name = error instanceof AppError && error.failure === 'exception' ? target.run : '';
-      deps.logInterruption('delivery to a webhook interrupted', { err: error, ...getWebhookNames(state) }, name);
+      logInterruption('delivery to a webhook interrupted', { err: error, ...getWebhookNames(state) }, name);
       await sleep(pause_after_error_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
     }
   }
