@@ -1,4 +1,5 @@
 import type { Database, Log } from '../db/database.js';
+import { AppError } from '../errors.js';
 import type { LogLine } from '../lib/rate-limited-log.js';
 import type { Shares } from '../lib/shares.js';
 import type { SenderDeps } from './attempt.js';
@@ -79,6 +80,13 @@ export interface WebhookNames {
 /** @returns what every line of the log says of a webhook */
 export function getWebhookNames({ target: { account, id_developer, url } }: WorkerState): WebhookNames {
   return { account, webhook: id_developer, receiver: new URL(url).host || 'mail' };
+}
+
+/** Logs that work was interrupted, and is done again; a failure of the database once for all webhooks. */
+export function reportInterruption(state: WorkerState, error: unknown): void {
+  const { logInterruption } = state.deps;
+  const name = error instanceof AppError && error.failure === 'exception' ? state.target.run : '';
+  logInterruption('delivery to a webhook interrupted', { err: error, ...getWebhookNames(state) }, name);
 }
 
 /** Reads the present settings. @returns false, with the loops ended, if the webhook was disabled or deleted */

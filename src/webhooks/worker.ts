@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AppError } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
 import { endPause, sendNewEvents } from './new-events.js';
 import { sendRetries } from './retries.js';
@@ -7,6 +6,7 @@ import type { StoredWebhook } from './store.js';
 import {
   createWorkerState,
   getWebhookNames,
+  reportInterruption,
   type WebhookNames,
   type WorkerDeps,
   type WorkerState,
@@ -59,16 +59,13 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
 
 /** Repeats work that failed, from what is stored. */
 async function persist(state: WorkerState, work: (state: WorkerState) => Promise<void>): Promise<void> {
-  const { stopped, target } = state;
-  const { logInterruption } = state.deps;
+  const { stopped } = state;
   while (!stopped.signal.aborted) {
     try {
       await work(state);
     } catch (error) {
       if (stopped.signal.aborted) return;
-      // what is wrong with the database is wrong for all
-      const name = error instanceof AppError && error.failure === 'exception' ? target.run : '';
-      logInterruption('delivery to a webhook interrupted', { err: error, ...getWebhookNames(state) }, name);
+      reportInterruption(state, error);
       await sleep(pause_after_error_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
     }
   }
