@@ -5,7 +5,7 @@ import type { Tail } from '../http/live/tail.js';
 import { command } from '../resources/index.js';
 
 /** The device that a command was queued for. */
-export interface QueuedFor {
+interface QueuedFor {
   device: string;
   parent: Id;
 }

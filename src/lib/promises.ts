@@ -7,9 +7,16 @@ export function awaitLater<Value>(promise: Value): Value {
   return promise;
 }
 
+/** A map, or a cache. */
+interface Promises<Key, Result> {
+  get(key: Key): Promise<Result> | undefined;
+  set(key: Key, promise: Promise<Result>): unknown;
+  delete(key: Key): boolean;
+}
+
 /** Returns the promise of a key, so that calls share it; starts it if there is none. A failure is forgotten. */
 export function getOrStart<Key, Result>(
-  promises: Map<Key, Promise<Result>>,
+  promises: Promises<Key, Result>,
   key: Key,
   start: (key: Key) => Promise<Result>,
 ): Promise<Result> {

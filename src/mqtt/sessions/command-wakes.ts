@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
 import type { CommandRef } from '../../commands/store.js';
 import type { Id } from '../../db/ids.js';
 import { coalesce } from '../../lib/coalesce.js';
@@ -31,7 +32,7 @@ export function createCommandWakes(
   followersOf: (device: string) => Iterable<DeviceFeed>,
 ) {
   const woken = new Map<string, Wake>();
-  const kept = new Map<string, Promise<string | undefined>>();
+  const kept = new LRUCache<string, Promise<string | undefined>>({ max: max_kept, ttl: kept_ms, ttlAutopurge: true });
 
   async function findOpen(device: string, parent: Id | undefined): Promise<readonly CommandRef[]> {
     const _id = parent ?? (await findDevice(account, device))?._id;
@@ -70,11 +71,7 @@ export function createCommandWakes(
     },
     /** Loads a command as its device gets it, as a rule once for all feeds; undefined if it has ended since. */
     load({ _id, id }: CommandRef): Promise<string | undefined> {
-      return getOrStart(kept, id, () => {
-        for (const [oldest] of kept) if (kept.size >= max_kept) kept.delete(oldest);
-        setTimeout(() => kept.delete(id), kept_ms).unref();
-        return openCommands.loadJson({ account, _id });
-      });
+      return getOrStart(kept, id, () => openCommands.loadJson({ account, _id }));
     },
   };
 }

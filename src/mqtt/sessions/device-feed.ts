@@ -173,13 +173,16 @@ export function openDeviceFeed(deps: Deps) {
     /** Sends the commands of a device that were not sent on this connection, of all that are open. */
     offerCommands(device: string, open: readonly CommandRef[]): void {
       const before = sent.get(device) ?? new Set();
-      for (const id of before) if (!open.some((ref) => ref.id === id)) before.delete(id);
+      const openIds = new Set(open.map(({ id }) => id));
+      for (const id of before) if (!openIds.has(id)) before.delete(id);
       const refs = open.filter(({ id }) => !before.has(id));
+      if (refs.length === 0 || !session.outbox.isOpen) {
+        takeBack(device);
+        return;
+      }
       const release = offered.get(device)?.release ?? messageMemory.tryTake(account, waiting_device_bytes);
-      if (refs.length === 0 || release === undefined || !session.outbox.isOpen) {
-        release?.();
-        offered.delete(device);
-        if (release === undefined) session.end(reasons.quota);
+      if (release === undefined) {
+        session.end(reasons.quota);
         return;
       }
       offered.set(device, { refs, release });
