@@ -1,7 +1,7 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { commaSeparated } from '../schema/fields/list.js';
 import { flag, integer, recordedTime, timestamp } from '../schema/fields/number.js';
-import { internalId, internalIds } from '../schema/fields/reference.js';
+import { internalIds, internalValue } from '../schema/fields/reference.js';
 import { choice, identifierText, text } from '../schema/fields/text.js';
 import { type Field, optional, required, type Values, withDocumentation } from '../schema/fields.js';
 import { defineFilter, type Filter } from '../schema/filters.js';
@@ -92,7 +92,7 @@ export const alarm = defineListed({
     gravity: optional(integer()),
     /** The account, also before the alarm is raised. */
     tenant: required(text(60)),
-    rule_id: required(internalId()),
+    rule_id: required(internalValue()),
     /** A digest of the conditions that `met` is of. */
     conditions_key: required(text(43)),
     ancestors: required(internalIds()),
@@ -100,9 +100,9 @@ export const alarm = defineListed({
     /** Unique: of a rule and a device one document at most is current. */
     watch_key: required(text(80)),
     /** Which conditions were met when they were last looked at. */
-    met: optional(internalId()),
+    met: optional(internalValue()),
     /** When the path of each condition on absence was last received. */
-    seen: optional(internalId()),
+    seen: optional(internalValue()),
     /** Since when the rule holds. */
     since: optional(timestamp()),
     /** When it has to be looked at again without a stream. */

@@ -1,5 +1,5 @@
 import { integer, timestamp } from '../schema/fields/number.js';
-import { internalId } from '../schema/fields/reference.js';
+import { internalValue } from '../schema/fields/reference.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
 import { defineStored } from '../schema/resource.js';
@@ -25,7 +25,7 @@ export const devicestate = defineStored({
     /** Outcomes of the desired configuration files, by name, as JSON. */
     outcomes: optional(text(1)),
     /** The configuration files of both sides (`ConfigEntry`), for filters and counts. */
-    configs: optional(internalId()),
+    configs: optional(internalValue()),
     /** Differs after every write. */
     revision: required(text(16)),
     last_change: optional(text(1)),

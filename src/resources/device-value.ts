@@ -1,5 +1,5 @@
 import { timestamp } from '../schema/fields/number.js';
-import { internalId, internalIds } from '../schema/fields/reference.js';
+import { internalIds, internalValue } from '../schema/fields/reference.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
 import { required } from '../schema/fields.js';
 import { defineStored } from '../schema/resource.js';
@@ -14,14 +14,14 @@ export const devicevalue = defineStored({
   hidden: {
     device: required(text(max_identifier_length)),
     /** Internal id of the path in `measured_paths`. */
-    path: required(internalId()),
+    path: required(internalValue()),
     /** Number, text or boolean; null for everything else. */
-    value: required(internalId()),
+    value: required(internalValue()),
     at: required(timestamp()),
     /** The number of the stream: of equal times the greatest counts. */
-    n: required(internalId()),
+    n: required(internalValue()),
     /** Differs after every write. */
-    revision: required(internalId()),
+    revision: required(internalValue()),
   },
   parentCollections: { device: 'devices' },
   isDerived: true,
@@ -32,6 +32,6 @@ export const devicevalue = defineStored({
 export const valuereview = defineStored({
   name: 'valuereview',
   plural: 'device_value_reviews',
-  hidden: { devices: required(internalIds()), due_at: required(timestamp()), revision: required(internalId()) },
+  hidden: { devices: required(internalIds()), due_at: required(timestamp()), revision: required(internalValue()) },
   indexes: [['due_at']],
 });

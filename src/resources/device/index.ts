@@ -3,7 +3,7 @@ import { isTimeZone } from '../../catalogues/time-zones.js';
 import { freeform } from '../../schema/fields/freeform.js';
 import { integer, recordedTime, timestamp } from '../../schema/fields/number.js';
 import { isPlainObject, point } from '../../schema/fields/object.js';
-import { internalId, parent, reference } from '../../schema/fields/reference.js';
+import { internalValue, parent, reference } from '../../schema/fields/reference.js';
 import { choice, exactText, name, text, textMatching } from '../../schema/fields/text.js';
 import { computed, type FieldType, optional, required, type Values, withDefault } from '../../schema/fields.js';
 import {
@@ -139,7 +139,7 @@ export const device = defineResource({
     /** When a condition of an alarm rule was found to be met: without it streams need not look alarms up. */
     condition_met_at: optional(timestamp()),
     /** Differs whenever data streams were stored or deleted (`src/objects/last-stream-cache.ts`). */
-    stream_revision: optional(internalId()),
+    stream_revision: optional(internalValue()),
   },
   filters: [byStatus, byStreamKind, byAlarm, byConfig, withinRadius, ...networkingFilters, bySavedFilter],
   pathFilters: ['properties', 'latest'],

@@ -38,8 +38,8 @@ export function internalIds(): FieldType {
   return { body: (value) => value, stored: 'ids', schema: { type: 'array' } };
 }
 
-/** A hidden internal id, or any other value that no client writes. */
-export function internalId(): FieldType {
+/** A hidden value that no client writes. */
+export function internalValue(): FieldType {
   return { body: (value) => value, stored: 'object', schema: {} };
 }
 
