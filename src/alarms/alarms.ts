@@ -8,7 +8,7 @@ import { assertConfirmed, atomic_limit_ms, max_atomic, max_documents } from '../
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
 import { compile } from '../objects/select/compile.js';
-import { count } from '../objects/select/read.js';
+import { count, readOptions } from '../objects/select/read.js';
 import { buildPlaceFilter, isAlarmState } from '../resources/alarm.js';
 import type { AlarmState } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
@@ -117,7 +117,7 @@ export async function updateMatchingAlarms(
   // what is invalid for one of them changes none
   if (update.state !== undefined) {
     const refusing = { $and: [filter, { state: { $in: [...refusedFrom[update.state]] } }] };
-    const refused = await findOne(recordsOf(db), refusing, { ...(hint && { hint }) });
+    const refused = await findOne(recordsOf(db), refusing, readOptions(hint));
     if (refused !== undefined) planUpdate(ctx, refused, update);
   }
   const { confirm } = request.params;

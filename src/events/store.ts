@@ -3,6 +3,7 @@ import { formatClusterTime } from '../db/change-stream.js';
 import { type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
+import { findOne } from '../db/raw-find.js';
 import type { Bson } from '../objects/page.js';
 import type { StoredEvent } from '../resources/event.js';
 import { event } from '../resources/index.js';
@@ -51,12 +52,12 @@ export async function findEventsAfter(
 
 /** Finds the greatest id of the log; empty if there is none. */
 export async function findLastEventId(db: DatabaseAccess): Promise<string> {
-  const options = { sort: { _id: -1 }, projection: { _id: 1 }, maxTimeMS: read_limit_ms } as const;
-  const last = await eventsOf(db).findOne({}, { ...options, readConcern: { level: 'majority' } });
+  const options = { sort: { _id: -1 }, projection: { _id: 1 }, readConcern: { level: 'majority' } } as const;
+  const last = await findOne(eventsOf(db), {}, options);
   return last?._id ?? '';
 }
 
 /** @returns an event of the account, undefined if the log does not have it, or no more */
-export async function findEvent(db: DatabaseAccess, account: string, id: string): Promise<StoredEvent | undefined> {
-  return (await eventsOf(db).findOne({ _id: id, account }, { maxTimeMS: read_limit_ms })) ?? undefined;
+export function findEvent(db: DatabaseAccess, account: string, id: string): Promise<StoredEvent | undefined> {
+  return findOne(eventsOf(db), { _id: id, account });
 }

@@ -1,5 +1,6 @@
 import mongoose from 'mongoose';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { findOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import { formatLastChange } from '../objects/last-change.js';
@@ -63,22 +64,21 @@ export async function linkStorage(
 
 /** @returns undefined if there is none */
 export async function findStorage(db: Database, place: StoragePlace): Promise<LinkedStorage | undefined> {
-  const document = await filestores(db).findOne(keyFilter(place), { promoteBuffers: true, maxTimeMS: read_limit_ms });
-  return document === null ? undefined : linked(document);
+  const document = await findOne(filestores(db), keyFilter(place), { promoteBuffers: true });
+  return document && linked(document);
 }
 
 /** @throws AppError notFound (4041) */
 export async function unlinkStorage(ctx: OperationContext, place: StoragePlace): Promise<void> {
   const { provider, username } = place;
-  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-  const document = await filestores(ctx.store.db).findOne(keyFilter(place), options);
+  const document = await findOne(filestores(ctx.store.db), keyFilter(place), { projection: { _id: 1 } });
   const subject = document && {
     object: document._id,
     resource: 'storage',
     id_developer: `${provider}/${username}`,
     data: { provider, username },
   };
-  if (subject === null || !(await deleteRecorded(ctx, filestore.plural, subject))) throw new AppError('notFound');
+  if (subject === undefined || !(await deleteRecorded(ctx, filestore.plural, subject))) throw new AppError('notFound');
 }
 
 /** Finds the linked storages whose settings are encrypted under any other key. */

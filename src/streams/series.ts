@@ -2,6 +2,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { buildBounds, type ClusteredDocument, type RangeCondition, readRanges } from '../db/clustered.js';
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { findOne } from '../db/raw-find.js';
 import { countParts, type OperationContext, readInTurns } from '../objects/context.js';
 import { stream, streamsummary } from '../resources/index.js';
 import type { DataPath } from '../schema/data-path.js';
@@ -174,7 +175,7 @@ async function splitSpan(
   const range = buildRange(account, only, request);
   const [first, last] = await Promise.all(
     ([1, -1] as const).map((direction) =>
-      streams.findOne(range, { sort: { _id: direction }, projection: { _id: 1 }, maxTimeMS: read_limit_ms }),
+      findOne(streams, range, { sort: { _id: direction }, projection: { _id: 1 } }),
     ),
   );
   if (!first || !last) return [request];

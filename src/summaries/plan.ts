@@ -1,5 +1,6 @@
 import { type RangeCondition, readRanges } from '../db/clustered.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
+import { findOne, runPipeline } from '../db/raw-find.js';
 import { groupBy } from '../lib/group-by.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { streamsummary } from '../resources/index.js';
@@ -52,7 +53,7 @@ export async function planSeries(
 ): Promise<SummaryPlan | undefined> {
   if (devices.length === 0 || devices.length > max_devices || !needs.paths.every(isSummarized)) return undefined;
   const { at_from, at_to, divided } = needs;
-  const { until = 0 } = (await progressOf(db).findOne({ _id: 'streams' }, { maxTimeMS: read_limit_ms })) ?? {};
+  const { until = 0 } = (await findOne(progressOf(db), { _id: 'streams' })) ?? {};
   const span = { from: Math.ceil(at_from / hour_s) * hour_s, to: Math.min(roundToHour(at_to), until) };
   if (span.from >= span.to) return undefined;
   const unfit = await findUnfit(db, readHours(devices, span), needs);
@@ -136,8 +137,7 @@ async function findUnfit(
     { $match: { $expr: { $or: [{ $gt: ['$due_at', null] }, ...faults] } } },
     { $project: { parent: 1, hasBase: { $gt: ['$base', null] } } },
   ]);
-  const options = { maxTimeMS: read_limit_ms };
-  const found = await summariesOf(db).aggregate<HourDocument & Pick<UnfitHour, 'hasBase'>>(pipeline, options).toArray();
+  const found = await runPipeline<HourDocument & Pick<UnfitHour, 'hasBase'>>(summariesOf(db), pipeline);
   const unfit = groupBy(found, ({ parent }) => keyOfId(parent));
   return new Map(
     [...unfit].map(([key, hours]) => [key, hours.map(({ _id, hasBase }) => ({ at: Number(_id.at), hasBase }))]),

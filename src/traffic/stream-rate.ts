@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
+import { findOne } from '../db/raw-find.js';
 import type { Endpoint } from '../http/context.js';
 import type { Schema } from '../schema/fields.js';
 
@@ -68,7 +69,7 @@ export function createStreamRate(db: Database, clock: () => number): StreamRate 
       timer ??= setInterval(writeOnceOver, tick_ms).unref();
     },
     async read(account, now_s) {
-      const minutes = await collection().findOne({ _id: account }, { maxTimeMS: read_limit_ms });
+      const minutes = await findOne(collection(), { _id: account });
       const at_from = startOf(now_s - settling_s) - shown_minutes * minute_s;
       const counts = Array.from({ length: shown_minutes }, (_, index) => {
         const at = at_from + index * minute_s;

@@ -1,7 +1,7 @@
 import mongoose from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { findMany, findRaw } from '../db/raw-find.js';
+import { findMany, findOne, findRaw } from '../db/raw-find.js';
 import { eventsOf } from '../events/store.js';
 import type { Bson } from '../objects/page.js';
 import type { StoredEvent } from '../resources/event.js';
@@ -110,7 +110,7 @@ export async function openRun(
     { _id, run: { $ne: run } },
     { $set: { run, cursor: log_from }, $unset: { failing_since: 1, told_at: 1 } },
   );
-  const state = await statesOf(db).findOne({ _id }, { maxTimeMS: read_limit_ms });
+  const state = await findOne(statesOf(db), { _id });
   return { cursor: log_from, ...state };
 }
 
@@ -189,8 +189,8 @@ export function findDueRetries(db: Database, run: string, now: number, limit: nu
 
 /** @returns when the next retry of a run is due */
 export async function findNextRetryTime(db: Database, run: string): Promise<number | undefined> {
-  const options = { sort: { next_at: 1 }, projection: { next_at: 1 }, maxTimeMS: read_limit_ms } as const;
-  return (await retriesOf(db).findOne({ run }, options))?.next_at;
+  const options = { sort: { next_at: 1 }, projection: { next_at: 1 } } as const;
+  return (await findOne(retriesOf(db), { run }, options))?.next_at;
 }
 
 /** Deletes the retries of a run that has ended. */
@@ -205,8 +205,8 @@ export async function removeEndedRuns(db: Database, runs: readonly string[]): Pr
 
 /** @returns the first event that waits for a retry in any run */
 export async function findOldestRetry(db: Database): Promise<string | undefined> {
-  const options = { sort: { event: 1 }, projection: { event: 1 }, maxTimeMS: read_limit_ms } as const;
-  return (await retriesOf(db).findOne({}, options))?.event;
+  const options = { sort: { event: 1 }, projection: { event: 1 } } as const;
+  return (await findOne(retriesOf(db), {}, options))?.event;
 }
 
 /** @returns what the list of the last attempts knows of an event: the number of its attempts, and its digest */
@@ -216,11 +216,9 @@ export async function findLastAttempt(
   eventId: string,
 ): Promise<{ attempt: number; digest?: Digest } | undefined> {
   const projection = { attempt: 1, count: 1, message: 1 };
-  const options = { sort: { seq: -1 }, projection, maxTimeMS: read_limit_ms } as const;
-  const last = await db
-    .collection<Digest & { parent: Id; event: string; attempt: number }>(delivery.plural)
-    .findOne({ parent: _id, event: eventId }, options);
-  if (last === null) return undefined;
+  const deliveries = db.collection<Digest & { parent: Id; event: string; attempt: number }>(delivery.plural);
+  const last = await findOne(deliveries, { parent: _id, event: eventId }, { sort: { seq: -1 }, projection });
+  if (last === undefined) return undefined;
   const { attempt, message, count } = last;
   return { attempt, ...(message !== undefined && { digest: { message, count } }) };
 }

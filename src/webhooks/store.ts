@@ -3,7 +3,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import { insertIntoFreeSlot } from '../db/free-slot.js';
 import type { Id } from '../db/ids.js';
-import { findMany } from '../db/raw-find.js';
+import { findMany, findOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { findLastEventId } from '../events/store.js';
 import type { OperationContext } from '../objects/context.js';
@@ -67,8 +67,8 @@ export async function prepareWebhookUpdate({ store }: OperationContext, values: 
 
 /** @throws AppError notFound (4041) */
 export async function findWebhook({ store, account }: OperationContext, id: string): Promise<StoredWebhook> {
-  const document = await webhooksOf(store.db).findOne({ account, id_developer: id }, { maxTimeMS: read_limit_ms });
-  if (document === null) throw new AppError('notFound');
+  const document = await findOne(webhooksOf(store.db), { account, id_developer: id });
+  if (document === undefined) throw new AppError('notFound');
   return toStoredWebhook(document);
 }
 
@@ -93,8 +93,8 @@ export async function findRunningWebhook(
   db: Database,
   { _id, run }: Pick<StoredWebhook, '_id' | 'run'>,
 ): Promise<StoredWebhook | undefined> {
-  const document = await webhooksOf(db).findOne({ _id, run, enabled: true }, { maxTimeMS: read_limit_ms });
-  return document === null ? undefined : toStoredWebhook(document);
+  const document = await findOne(webhooksOf(db), { _id, run, enabled: true });
+  return document && toStoredWebhook(document);
 }
 
 /**

@@ -1,8 +1,8 @@
 import { buildBounds, type ClusteredDocument } from '../../db/clustered.js';
-import { type Database, read_limit_ms } from '../../db/database.js';
+import type { Database } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
 import type { OpaqueJson } from '../../db/opaque-json.js';
-import { hasMatch } from '../../db/raw-find.js';
+import { findOne, hasMatch } from '../../db/raw-find.js';
 
 /** A client id at an external broker, reserved for its owner until `expires_at` unless it logs in again. */
 interface ClientBinding {
@@ -56,8 +56,8 @@ async function deleteOldest(db: Database, owner: string): Promise<void> {
 /** Reports whether a client id is bound to its owner, and extends a binding that has not been extended for a day. */
 export async function isBoundClient(db: Database, client_id: string, owner: string, now: Date): Promise<boolean> {
   const query = { _id: client_id, owner, expires_at: { $gt: now } };
-  const binding = await bindingsIn(db).findOne(query, { maxTimeMS: read_limit_ms });
-  if (binding === null) return false;
+  const binding = await findOne(bindingsIn(db), query);
+  if (binding === undefined) return false;
   if (now.getTime() - binding.seen_at.getTime() > refresh_after_ms)
     await bindingsIn(db).updateOne(query, { $set: bindingFor(owner, now) });
   return true;

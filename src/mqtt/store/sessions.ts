@@ -1,6 +1,6 @@
-import { type Database, read_limit_ms } from '../../db/database.js';
+import type { Database } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
-import { findMany, hasMatch } from '../../db/raw-find.js';
+import { findMany, findOne, hasMatch } from '../../db/raw-find.js';
 
 /** Options of a subscription; those that only MQTT 5 has are absent unless set. */
 export interface SubscriptionOptions {
@@ -94,8 +94,8 @@ export function findOfflineSessions(db: Database): AsyncIterable<OfflineSession>
 }
 
 /** @returns undefined if there is none */
-export async function findSession(db: Database, _id: string): Promise<StoredSession | undefined> {
-  return (await sessionsIn(db).findOne({ _id }, { maxTimeMS: read_limit_ms })) ?? undefined;
+export function findSession(db: Database, _id: string): Promise<StoredSession | undefined> {
+  return findOne(sessionsIn(db), { _id });
 }
 
 /**
