@@ -25,9 +25,9 @@ const settle_limit_ms = 180_000;
 const spans_s = [3600, 7200, 86_400];
 
 /**
- * Sends random streams of the last days to two instances, deletes some and whole devices, which come again under their name, and
- * moves devices to another group. Kills instances and database at random moments, and compares series with the streams that are stored then, once while hours
- * are marked and once when they are summarised again.
+ * Sends random streams of the last days to two instances, deletes some and whole devices, which come again under their
+ * name, and moves devices to another group. Kills instances and database at random moments, and compares series with the
+ * streams that are stored then, once while hours are marked and once when they are summarised again.
  */
 export function runSummaryRaces({ devices, print, ...setup }: RaceOptions & { devices: number }) {
   return withRaces(setup, async (races) => {
@@ -69,22 +69,15 @@ async function change(
     const times = Array.from({ length: 1 + Math.floor(random() * 20) }, () => start + random() * hours * 3600);
     const from = start + random() * hours * 3600;
     const roll = random();
-    const request =
-      roll < 0.9
-        ? sendOk(
-            url,
-            key,
-            'POST',
-            `${path}streams/`,
-            times.map((at) => ({ at, data: createRandomData(random) })),
-          )
-        : roll < 0.98
-          ? sendOk(url, key, 'DELETE', `${path}streams/?at_from=${from}&at_to=${from + 8000}`)
-          : roll < 0.995
-            ? sendOk(url, key, 'PUT', path, { id_group: groups[count % 2] })
-            : sendOk(url, key, 'DELETE', path);
+    const send = () => {
+      const streams = times.map((at) => ({ at, data: createRandomData(random) }));
+      if (roll < 0.9) return sendOk(url, key, 'POST', `${path}streams/`, streams);
+      if (roll < 0.98) return sendOk(url, key, 'DELETE', `${path}streams/?at_from=${from}&at_to=${from + 8000}`);
+      if (roll < 0.995) return sendOk(url, key, 'PUT', path, { id_group: groups[count % 2] });
+      return sendOk(url, key, 'DELETE', path);
+    };
     // it may have been deleted
-    await request.catch(() => createAgain({ url, key }, device, path));
+    await send().catch(() => createAgain({ url, key }, device, path));
   }
   return count;
 }

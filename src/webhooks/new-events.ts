@@ -1,7 +1,7 @@
 import { isEventSelected } from '../resources/webhook.js';
 import { type OutgoingEvent, openRun, type Parcel, readEventsAfter, saveCursor } from './deliveries.js';
 import { createDigest, type DigestCollector } from './digest.js';
-import { sendAttempt } from './record-attempt.js';
+import { sendAttempt } from './send-attempt.js';
 import { refreshTarget, type WorkerState } from './worker-state.js';
 
 const batch_size = 100;

@@ -1,6 +1,6 @@
 import { findEvent } from '../events/store.js';
 import { findDueRetries, findNextRetryTime, type Retry, removeRetry, toOutgoingEvent } from './deliveries.js';
-import { sendAttempt } from './record-attempt.js';
+import { sendAttempt } from './send-attempt.js';
 import { refreshTarget, type WorkerState } from './worker-state.js';
 
 const max_parallel_retries = 4;
