@@ -1,8 +1,9 @@
 import mongoose from 'mongoose';
 import { type ClusteredDocument, readRanges } from '../db/clustered.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { OpaqueJson } from '../db/opaque-json.js';
+import { runPipeline } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { groupBy } from '../lib/group-by.js';
 import { createShares } from '../lib/shares.js';
@@ -91,7 +92,7 @@ export async function findLastTimes(
   const last = [{ $sort: { _id: -1 } }, { $limit: 1 }, { $project: { _id: 1 } }];
   const pipeline = readRanges(stream.plural, ranges, last);
   const streams = db.collection<ClusteredDocument>(stream.plural);
-  const found = await streams.aggregate<ClusteredDocument>(pipeline, { maxTimeMS: read_limit_ms }).toArray();
+  const found = await runPipeline<ClusteredDocument>(streams, pipeline);
   return new Map(found.map(({ _id }) => [String(_id.device), Number(_id.at)]));
 }
 

@@ -2,7 +2,8 @@ import { randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { type RangeCondition, readRanges } from '../db/clustered.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
+import { runPipeline } from '../db/raw-find.js';
 import { groupBy } from '../lib/group-by.js';
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { stream } from '../resources/index.js';
@@ -102,7 +103,7 @@ function readKeys(
     { $limit: spans[index]?.limit },
     { $project: { _t: 1 } },
   ]);
-  return streams.aggregate<StreamDocument>(pipeline, { maxTimeMS: read_limit_ms }).toArray();
+  return runPipeline<StreamDocument>(streams, pipeline);
 }
 
 /** Bounds of the streams of a device from the first `at` of these to the last. */

@@ -1,10 +1,10 @@
 import { type ClusteredDocument, readRanges } from '../db/clustered.js';
-import { type Database, type Log, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Database, Log, StoredObject } from '../db/database.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import { createDueRunner } from '../db/due-work.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../db/leased-job.js';
-import { findMany } from '../db/raw-find.js';
+import { findMany, runPipeline } from '../db/raw-find.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { device, model, stream } from '../resources/index.js';
@@ -210,7 +210,7 @@ async function findFirst(
   const first = [{ $sort: { _id: 1 } }, { $limit: 1 }, { $project: { parent: 1 } }];
   const streams = db.collection<ClusteredDocument>(stream.plural);
   const pipeline = readRanges(stream.plural, ranges, first);
-  const found = await streams.aggregate<ClusteredDocument>(pipeline, { maxTimeMS: read_limit_ms }).toArray();
+  const found = await runPipeline<ClusteredDocument>(streams, pipeline);
   return new Map(found.map(({ _id, parent }) => [keyOfId(parent as Id), Number(_id.at)]));
 }
 

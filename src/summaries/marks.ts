@@ -1,9 +1,10 @@
 import { LRUCache } from 'lru-cache';
 import type { mongo } from 'mongoose';
-import type { ClusteredDocument, RangeCondition } from '../db/clustered.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { RangeCondition } from '../db/clustered.js';
+import type { Database } from '../db/database.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
+import { runPipeline } from '../db/raw-find.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { stream } from '../resources/index.js';
 import { buildHourKey, type Hour, hour_s, late_s, roundToHour, settle_s, summariesOf } from './hours.js';
@@ -52,10 +53,7 @@ export async function writeMarksOfMatching(
 ): Promise<void> {
   const hour = { $subtract: ['$_id.at', { $mod: ['$_id.at', hour_s] }] };
   const pipeline = [{ $match: condition }, { $match: { _t: 'str' } }, { $group: { _id: hour } }];
-  const found = await db
-    .collection<ClusteredDocument>(stream.plural)
-    .aggregate<{ _id: number }>(pipeline, { maxTimeMS: read_limit_ms })
-    .toArray();
+  const found = await runPipeline<{ _id: number }>(db.collection(stream.plural), pipeline);
   const hours = found.map(({ _id: at }) => ({ ...device, at }));
   await writeMarks(db, hours, now);
 }

@@ -1,5 +1,5 @@
-import { type Database, read_limit_ms } from '../../db/database.js';
-import { hasMatch } from '../../db/raw-find.js';
+import type { Database } from '../../db/database.js';
+import { hasMatch, runPipeline } from '../../db/raw-find.js';
 
 /** A process with a broker. */
 interface StoredInstance {
@@ -42,7 +42,7 @@ export async function reportLife(db: Database, _id: string, knows: readonly stri
 export function findBrokers(db: Database): Promise<SeenInstance[]> {
   const age_ms = { $subtract: ['$$NOW', '$seen_at'] };
   const stages = [{ $project: { place: 1, pid: 1, knows: 1, age_ms: { $toDouble: age_ms } } }];
-  return instancesIn(db).aggregate<SeenInstance>(stages, { maxTimeMS: read_limit_ms }).toArray();
+  return runPipeline<SeenInstance>(instancesIn(db), stages);
 }
 
 /** Reports whether a process is registered; a killed one is until others have taken over what it has left. */
