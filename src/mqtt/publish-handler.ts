@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { Id } from '../db/ids.js';
 import { awaitLater } from '../lib/promises.js';
 import type { Acknowledgement, Published } from './connection/connection.js';
@@ -23,6 +24,7 @@ interface Ingested {
 
 /** A publish that is being stored for absent clients. */
 interface Stored {
+  id: Id | undefined;
   result: PublishResult | 'repeated';
   /** Messages for the subscribers. */
   messages: readonly AcceptedMessage[];
@@ -50,10 +52,14 @@ interface Deps {
 const accepted: Acknowledgement = { reason: reasons.success };
 const unwanted: Acknowledgement = { reason: reasons.no_matching_subscribers };
 const max_text_bytes = 400;
+const max_unrecorded = 1000;
 const packetIdOf = (packet: PublishPacket | WillPacket) => ('packet_id' in packet ? packet.packet_id : 0);
 
 /** Creates the handler. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
 export function createPublishHandler({ clock, route, findMembers, messageStore, rules, newId }: Deps): HandlePublish {
+  /** Messages that the subscribers have got, though the database did not confirm that they are stored: they are repeated. */
+  const unrecorded = new LRUCache<string, true>({ max: max_unrecorded });
+
   async function ingest(session: Session, packet: PublishPacket | WillPacket): Promise<Ingested> {
     const { topic, payload, qos } = packet;
     const isWill = !('packet_id' in packet);
@@ -63,7 +69,7 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
       return { id: undefined, result: await rules.publish(session, { ...message, id: undefined, isRepeated: false }) };
     session.received ??= createReceivedPackets(newId);
     const { message: id, isRepeated, isDone } = await session.received.receive(packetIdOf(packet));
-    if (isDone) return { id, result: 'repeated' };
+    if (isDone || unrecorded.has(String(id))) return { id, result: 'repeated' };
     return { id, result: await rules.publish(session, { ...message, id, isRepeated }) };
   }
 
@@ -74,7 +80,7 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
     ingested: Promise<Ingested>,
   ): Promise<Stored> {
     const { id, result } = await ingested;
-    if (result === 'repeated') return { result, messages: [], writes: [] };
+    if (result === 'repeated') return { id, result, messages: [], writes: [] };
     const { topic, payload, qos, retain, properties } = packet;
     const { message_expiry_s, forwarded } = properties;
     const expires_at = message_expiry_s === undefined ? undefined : new Date(clock() + message_expiry_s * 1000);
@@ -92,7 +98,7 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
       rules.dropped(session, result, topic);
       // an empty payload is no stream, but deletes the retained message
       const isDeletion = result.drop === 'invalid' && retain && payload.length === 0;
-      return { result, messages: [], writes: isDeletion ? [awaitLater(messageStore.retain(itself))] : [] };
+      return { id, result, messages: [], writes: isDeletion ? [awaitLater(messageStore.retain(itself))] : [] };
     }
     rules.published();
     const messages =
@@ -105,7 +111,7 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
           }));
     const writes: Promise<Write>[] = [];
     for (const message of messages) writes.push(...(await messageStore.store(message)));
-    return { result, messages, writes };
+    return { id, result, messages, writes };
   }
 
   /** Waits until a publish is stored and hands it to the subscribers. @throws Error if it is not stored: the client sends it again */
@@ -114,7 +120,7 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
     packet: PublishPacket | WillPacket,
     storing: Promise<Stored>,
   ): Promise<Published> {
-    const { result, messages, writes } = await storing;
+    const { id, result, messages, writes } = await storing;
     if (result !== 'repeated' && 'drop' in result) {
       if (session.revoked || (result.drop === 'database' && packet.qos > 0)) throw new ReportedError(result.drop);
     }
@@ -122,11 +128,13 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
     const isOfService = messages.every(({ topic }) => findDeviceOf(topic) !== undefined);
     const isFull = !isOfService && outcomes.includes('retained_full');
     const refusal = result === 'repeated' ? undefined : findRefusal(result, isFull);
-    if (packet.qos === 2) {
-      // after a refusal of MQTT 5 there is no PUBREL
-      const isOver = refusal !== undefined && session.connect.level === 5;
-      await session.received?.[isOver ? 'release' : 'finish'](packetIdOf(packet));
-    }
+    // after a refusal of MQTT 5 there is no PUBREL
+    const isOver = refusal !== undefined && session.connect.level === 5;
+    const recorded = packet.qos === 2 && session.received?.[isOver ? 'release' : 'finish'](packetIdOf(packet));
+    const failure = await Promise.resolve(recorded).then(
+      () => undefined,
+      (error: unknown) => ({ error }),
+    );
     const busy: Promise<unknown>[] = [];
     let isWanted = result === 'repeated' || isOfService;
     for (const message of messages) {
@@ -134,6 +142,11 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
       if (read !== undefined) busy.push(read);
       // others may be for clients that are absent or elsewhere
       isWanted ||= count > 0 || message.id !== '';
+    }
+    // the client repeats it; the database may know nevertheless that it is stored
+    if (failure !== undefined) {
+      unrecorded.set(String(id), true);
+      throw failure.error;
     }
     const delivered = busy.length > 0 && { delivered: awaitLater(Promise.all(busy)) };
     return { acknowledgement: refusal ?? (isWanted ? accepted : unwanted), ...delivered };

@@ -2,7 +2,7 @@ import { duplexPair } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
 import type { mongo } from 'mongoose';
-import type { StoredDocument } from '../../src/db/database.js';
+import type { Collection, StoredDocument } from '../../src/db/database.js';
 import { AppError } from '../../src/errors.js';
 import { mqttcredentials } from '../../src/resources/index.js';
 import { encodeConnect, encodePacket, encodeString, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
@@ -16,6 +16,8 @@ let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;
 const failing = new Set<string>();
 let failures = 0;
+/** What becomes of a write of packet ids whose reply is lost; one by one. */
+const unconfirmed: ('written' | 'confirmed' | 'lost')[] = [];
 let storing: Promise<void> | undefined;
 /** Credentials are found once this resolves. */
 let finding: Promise<void> | undefined;
@@ -30,6 +32,7 @@ beforeAll(async () => {
           throw new AppError('database');
         }
         const real = db.collection<Stored>(plural);
+        if (plural === 'mqtt_received' && unconfirmed.length > 0) return loseReplies(real);
         return finding !== undefined && plural === mqttcredentials.plural ? holdBack(real, finding) : real;
       },
     },
@@ -52,6 +55,16 @@ function holdBack<Real extends { find(...args: never[]): unknown }>(real: Real, 
     toArray: () => until.then(() => (real.find(...args) as { toArray(): Promise<unknown> }).toArray()),
   });
   return Object.create(real, { find: { value: find } });
+}
+
+/** A collection whose writes have the next outcomes. */
+function loseReplies<Stored extends mongo.Document>(real: Collection<Stored>): Collection<Stored> {
+  const bulkWrite = async (...args: Parameters<Collection<Stored>['bulkWrite']>) => {
+    const outcome = unconfirmed.shift() ?? 'confirmed';
+    if (outcome !== 'lost') await real.bulkWrite(...args);
+    if (outcome !== 'confirmed') throw new AppError('database');
+  };
+  return Object.create(real, { bulkWrite: { value: bulkWrite } });
 }
 
 const id = (packet_id: number) => Buffer.from([packet_id >> 8, packet_id & 255]);
@@ -98,6 +111,34 @@ it('closes a connection whose QoS 2 fails while its QoS 1 is being stored, and s
   expect(await mqtt.stored(device.id)).toHaveLength(3);
   second.socket.destroy();
 });
+
+it.each(['written', 'lost'] as const)(
+  'hands over a message of QoS 2 once whose receipt is %s without a reply, and which comes again',
+  async (outcome) => {
+    const device = await acme.device(['seen/#']);
+    const lasting = await mqtt.connect(device.username, { clientId: `stays ${outcome}`, clean: false });
+    const other = await mqtt.connect(device.username, { clientId: `other ${outcome}` });
+    for (const each of [lasting, other]) await each.subscribe('seen/#', 2);
+    const publish = encodePublish('seen/x', 2, 1);
+    const first = await connect(device.username, `unsure ${outcome}`);
+    unconfirmed.push('confirmed', outcome);
+    first.socket.write(publish);
+    await first.closed;
+    expect(unconfirmed).toEqual([]);
+    const second = await connect(device.username, `unsure ${outcome}`);
+    second.socket.write(publish);
+    expect((await second.bytes(8)).subarray(4)).toEqual(encodePacket(0x50, id(1)));
+    await other.publish('seen/y', 'last', { qos: 2 });
+    for (const each of [lasting, other])
+      expect((await each.received(2)).map(({ topic }) => topic)).toEqual(['seen/x', 'seen/y']);
+    await lasting.end();
+    const again = await mqtt.connect(device.username, { clientId: `stays ${outcome}`, clean: false });
+    await other.publish('seen/z', 'last', { qos: 2 });
+    expect((await again.received(1)).map(({ topic }) => topic)).toEqual(['seen/z']);
+    second.socket.destroy();
+    await Promise.all([again.end(), other.end()]);
+  },
+);
 
 it('closes a connection whose retained message is not stored, though a session waits for it, and publishes no such will', async () => {
   const device = await acme.device(['seen/#']);
