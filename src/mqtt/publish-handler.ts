@@ -128,13 +128,7 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
     const isOfService = messages.every(({ topic }) => findDeviceOf(topic) !== undefined);
     const isFull = !isOfService && outcomes.includes('retained_full');
     const refusal = result === 'repeated' ? undefined : findRefusal(result, isFull);
-    // after a refusal of MQTT 5 there is no PUBREL
-    const isOver = refusal !== undefined && session.connect.level === 5;
-    const recorded = packet.qos === 2 && session.received?.[isOver ? 'release' : 'finish'](packetIdOf(packet));
-    const failure = await Promise.resolve(recorded).then(
-      () => undefined,
-      (error: unknown) => ({ error }),
-    );
+    const failure = packet.qos === 2 ? await record(session, packet, refusal) : undefined;
     const busy: Promise<unknown>[] = [];
     let isWanted = result === 'repeated' || isOfService;
     for (const message of messages) {
@@ -150,6 +144,22 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
     }
     const delivered = busy.length > 0 && { delivered: awaitLater(Promise.all(busy)) };
     return { acknowledgement: refusal ?? (isWanted ? accepted : unwanted), ...delivered };
+  }
+
+  /** Records that a message of QoS 2 is stored. @returns why that is not certain */
+  async function record(
+    { received, connect }: Session,
+    packet: PublishPacket | WillPacket,
+    refusal: Acknowledgement | undefined,
+  ): Promise<{ error: unknown } | undefined> {
+    try {
+      // after a refusal of MQTT 5 there is no PUBREL
+      const isOver = refusal !== undefined && connect.level === 5;
+      await received?.[isOver ? 'release' : 'finish'](packetIdOf(packet));
+      return undefined;
+    } catch (error) {
+      return { error };
+    }
   }
 
   /** Closes the connection, unless the message was of QoS 0: the client sends it again. */
