@@ -16,7 +16,7 @@ export type IsSelectedByFilter = (
 ) => Promise<boolean>;
 
 /** Events of devices that a filter passes. */
-const ofDevices = /^(?:device|state|command|config|streams|alarm)\./;
+const ofDevices = /^(?:device|deviceconfig|state|command|config|streams|alarm)\./;
 const removed = `${device.name}.${device.events?.delete}`;
 
 /**

@@ -325,6 +325,7 @@ describe('events of a saved filter', () => {
       await api.post('/devices/', { ...kettle, name: 'k1' }),
       await api.post('/devices/', { ...kettle, name: 'k2', type: 'pan' }),
       await put('k1@fleet', { firmware: '2' }),
+      await api.post('/devices/k1@fleet/deviceconfigs/', { name: 'boot.cfg', version: '1', file: 'YQ==' }),
       // changes that follow at once do not count for this one
       await put('k2@fleet', { type: 'kettle' }),
       await put('k2@fleet', { type: 'pan' }),
@@ -338,11 +339,12 @@ describe('events of a saved filter', () => {
       await api.delete('/groups/Yard@fleet/'),
     ];
     expect(steps.map(({ body }) => body.code).join()).toBe(
-      '2001,2001,2005,2005,2005,2005,2005,2005,2005,2005,2005,2004,2004',
+      '2001,2001,2005,2001,2005,2005,2005,2005,2005,2005,2005,2005,2004,2004',
     );
     const expected = [
       ['device.created', 'k1@fleet', undefined],
       ['device.updated', 'k1@fleet', 1],
+      ['deviceconfig.created', 'k1@fleet', '1'],
       ['device.updated', 'k2@fleet', 1],
       ['device.updated', 'k1@fleet', 3],
       ['device.updated', 'k1@fleet', 5],
@@ -355,7 +357,7 @@ describe('events of a saved filter', () => {
     }: {
       type: string;
       id_developer: string;
-      data?: { version: number };
+      data?: { version: number | string };
     }) => [type, id_developer, data?.version];
     await waitUntil(() => receiver.received.length >= expected.length);
     expect(receiver.events().map(summarizeEvent)).toEqual(expected);
@@ -366,7 +368,7 @@ describe('events of a saved filter', () => {
       headers,
     );
     followers.push(resumed);
-    await waitUntil(() => resumed.messages.length >= 4);
+    await waitUntil(() => resumed.messages.length >= 5);
     expect(resumed.messages.map(({ data }) => summarizeEvent(data))).toEqual(expected.slice(2));
   });
 
