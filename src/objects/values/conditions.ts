@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { StoredObject } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { findMany } from '../../db/raw-find.js';
@@ -9,10 +10,14 @@ import { parseDataPath, spellingsOf } from '../../schema/data-path.js';
 import type { Values } from '../../schema/fields.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import { type NamedPath, readExact } from '../../schema/path-filters.js';
-import { findDeclared, measuredPathsOf } from '../measured-paths.js';
+import { findDeclared, type MeasuredPath, measuredPathsOf } from '../measured-paths.js';
 import { buildInheritedFilter, type LookUpScope } from '../path-filters.js';
 import { buildStateConditions, type RelatedCondition } from '../related-devices.js';
 import type { Scalar } from './values.js';
+
+/** A path that has just been declared is filled within 3 s, unless there are many streams. */
+const fill_wait_ms = 3500;
+const fill_pause_ms = 100;
 
 /** Kinds of values, in the order of lists. */
 export const kinds = ['number', 'text', 'boolean'] as const;
@@ -27,9 +32,9 @@ export interface ComparedPath {
 }
 
 /**
- * Finds the measured paths that parameters name.
+ * Finds the measured paths that parameters name. A path that has just been declared is waited for.
  * @returns by JSON Pointer @throws AppError badParameter (4004) for paths that no measure with `filter` has,
- * database (5031) while the values at one are being read from the stored streams
+ * database (5031) while the values at one are being read from many stored streams
  */
 async function findComparedPaths(
   scope: LookUpScope,
@@ -37,9 +42,15 @@ async function findComparedPaths(
 ): Promise<ReadonlyMap<string, ComparedPath>> {
   await assertDeclared(scope, named);
   const filter = { account: scope.account, path: { $in: named.map(({ pointer }) => pointer) } };
-  const stored = await findMany(measuredPathsOf(scope.store.db), filter);
-  const filled = stored.filter(({ fill_at }) => fill_at === undefined);
+  const end = performance.now() + fill_wait_ms;
+  let filled: readonly MeasuredPath[] = [];
   const isIncomplete = ({ pointer }: NamedPath) => !filled.some(({ path }) => path === pointer);
+  for (;;) {
+    const stored = await findMany(measuredPathsOf(scope.store.db), filter);
+    filled = stored.filter(({ fill_at }) => fill_at === undefined);
+    if (!named.some(isIncomplete) || performance.now() > end) break;
+    await sleep(fill_pause_ms);
+  }
   if (named.some(isIncomplete))
     throw new AppError('database', describe(named, isIncomplete, 'is not complete yet: stored streams are being read'));
   const compared = await Promise.all(
