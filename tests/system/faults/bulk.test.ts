@@ -1,10 +1,13 @@
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { storedNameOf } from '../../../src/db/former-versions.js';
 import { parseAnswer } from '../../support/import.js';
 import { findOrphans } from '../../support/orphans.js';
-import { type RunningService, useSandbox, waitUntil } from '../../support/process.js';
+import { type RunningService, type TimedReply, useSandbox, waitUntil } from '../../support/process.js';
 
 type Db = mongoose.mongo.Db;
 
@@ -56,12 +59,11 @@ async function fill(service: RunningService, db: Db): Promise<void> {
 it('an import repeated after kill -9 loses and doubles no line', async () => {
   let service = await sandbox.service(env);
   const lines = linesOf(count);
-  const answer = fetch(`${service.url}/import/`, {
-    method: 'POST',
-    headers: { 'service.apikey': service.key },
-    body: lines,
-  })
-    .then((reply) => reply.text())
+  const sent = request(`${service.url}/import/`, { method: 'POST', headers: { 'service.apikey': service.key } });
+  // never to the end, so that the import is not complete before the kill
+  sent.write(lines.slice(0, lines.length / 2));
+  const answer = once(sent, 'response')
+    .then(([response]) => text(response))
     .catch(() => undefined);
   const before = sandbox.database(await sandbox.embeddedUri());
   await waitUntil(async () => (await before.collection('devices').countDocuments()) > 200);
@@ -84,6 +86,19 @@ const countWithout = (values: object) => (db: Db) => db.collection('devices').co
 
 /** Whether a change that was answered 5031 at its time limit goes on. */
 const isJournaled = async (db: Db) => (await db.collection('bulkchanges').countDocuments()) > 0;
+
+/** Sends a change until it has begun: again, as a client would (reference/errors.md#retries). @returns the last answer */
+async function begin(send: () => Promise<TimedReply | undefined>, db: Db, hasBegun: () => Promise<boolean>) {
+  let answer = send();
+  while (!(await hasBegun())) {
+    const reply = await Promise.race([answer, sleep(20, undefined)]);
+    if (reply === undefined || (await isJournaled(db)) || (await hasBegun())) continue;
+    console.warn(`answered before the change has begun: ${reply.text}`);
+    expect(reply.status).toBe(503);
+    answer = send();
+  }
+  return { answer };
+}
 
 async function countWithoutCommand(db: Db): Promise<number> {
   return count - (await db.collection('commands').distinct('parent')).length;
@@ -109,16 +124,7 @@ it('changes of many objects are complete before the start after kill -9 is ready
     const before = sandbox.database(await sandbox.embeddedUri());
     const send = () => service.send(method, `${path}?id_group=G@demo&confirm=${count}`, body).catch(() => undefined);
     const hasBegun = async () => (await left(before)) < count;
-    let answer = send();
-    let reply: Awaited<typeof answer>;
-    while (!(await hasBegun())) {
-      reply = await Promise.race([answer, sleep(20, undefined)]);
-      if (reply === undefined || (await isJournaled(before)) || (await hasBegun())) continue;
-      console.warn(`${method} ${path} before it has begun: ${reply.text}`);
-      // it is sent again, as a client would (reference/errors.md#retries)
-      expect(reply.status).toBe(503);
-      answer = send();
-    }
+    const { answer } = await begin(send, before, hasBegun);
     await before.collection('devices').insertOne({ ...late });
     service.kill('SIGKILL');
     await service.ended;
@@ -150,25 +156,28 @@ it('a change whose instance is killed is completed by another one within 30 s', 
   await sandbox.service(shared);
   const db = sandbox.database(mongod.uri);
   await fill(service, db);
-  const answer = service
-    .send('PATCH', `/devices/?id_group=G@demo&confirm=${count}`, { sensor: 's' })
-    .catch(() => undefined);
-  await waitUntil(async () => (await db.collection('devices').countDocuments({ version: 1 })) > 0);
+  // holds up the last piece, so that the change is not complete before the kill
+  const held = await leaveTransactionOpen(db, { id_developer: 'device 1@demo' });
+  const path = `/devices/?id_group=G@demo&confirm=${count}`;
+  const send = () => service.send('PATCH', path, { sensor: 's' }).catch(() => undefined);
+  const hasBegun = async () => (await db.collection('devices').countDocuments({ version: 1 })) > 0;
+  const { answer } = await begin(send, db, hasBegun);
   service.kill('SIGKILL');
   await service.ended;
   expect((await answer)?.status ?? 503).toBe(503);
   expect(await db.collection('devices').countDocuments({ version: 0 })).toBeGreaterThan(0);
-  await leaveTransactionOpen(sandbox.database(`${mongod.uri}&appName=device-platform/${db.databaseName}`));
-  await waitUntil(async () => (await db.collection('devices').countDocuments({ version: 1 })) === count, 30_000);
+  await held.abortTransaction();
+  const ofService = sandbox.database(`${mongod.uri}&appName=device-platform/${db.databaseName}`);
+  await leaveTransactionOpen(ofService, { version: 0 });
+  await waitUntil(async () => (await db.collection('devices').countDocuments({ version: 1 })) === count);
   expect(await db.collection('devices').countDocuments({ sensor: 's' })).toBe(count);
 });
 
-/** Changes a device that is still to be changed, as the killed instance may have done in a transaction. */
-async function leaveTransactionOpen(db: Db): Promise<void> {
+/** Changes a device that is still to be changed, as an instance does in a transaction, which stays open. */
+async function leaveTransactionOpen(db: Db, device: object): Promise<mongoose.mongo.ClientSession> {
   const session = db.client.startSession();
   session.startTransaction();
-  const { modifiedCount } = await db
-    .collection('devices')
-    .updateOne({ version: 0 }, { $set: { sensor: 's' } }, { session });
+  const { modifiedCount } = await db.collection('devices').updateOne(device, { $set: { sensor: 's' } }, { session });
   expect(modifiedCount).toBe(1);
+  return session;
 }
