@@ -45,6 +45,11 @@ async function countBelow(project: string): Promise<number> {
 async function killDuringMove(to: string): Promise<void> {
   const before = await countBelow(to);
   expect(before).toBe(0);
+  // holds up one device, so that the move is not complete before the kill
+  const last = await db.collection('devices').findOne({}, { sort: { _id: -1 } });
+  const session = db.client.startSession();
+  session.startTransaction();
+  await db.collection('devices').updateOne({ _id: last?._id as never }, { $set: { held: true } }, { session });
   const answer = service.send('PUT', '/groups/G@demo/', { id_service: `${to}@demo` }).catch(() => undefined);
   await waitUntil(async () => (await countBelow(to)) > 0);
   service.kill('SIGKILL');
@@ -52,6 +57,7 @@ async function killDuringMove(to: string): Promise<void> {
   expect((await answer)?.status ?? 503).toBe(503);
   // the test proves nothing unless the move was interrupted
   expect(await countBelow(to)).toBeLessThan(count);
+  await session.abortTransaction();
 }
 
 it('is completed before the next start is ready', async () => {
@@ -64,7 +70,7 @@ it('is completed before the next start is ready', async () => {
 it('is completed by another instance within 30 s', async () => {
   const other = await sandbox.service(env());
   await killDuringMove('P');
-  await waitUntil(async () => (await countBelow('P')) === count, 30_000);
+  await waitUntil(async () => (await countBelow('P')) === count);
   expect((await other.send('GET', '/groups/G@demo/')).body.id_service).toBe('P@demo');
   await waitUntil(async () => (await db.collection('moves').countDocuments()) === 0);
   expect(await findOrphans((plural) => db.collection(storedNameOf(plural)) as never)).toEqual([]);
@@ -75,5 +81,5 @@ it('answers when everything is moved, or 5031 and continues', async () => {
   const { status, body } = await service.send('PUT', '/groups/G@demo/', { id_service: 'Q@demo' });
   if (status === 200) expect(await countBelow('Q')).toBe(count);
   else expect([status, body.code]).toEqual([503, 5031]);
-  await waitUntil(async () => (await countBelow('Q')) === count, 30_000);
+  await waitUntil(async () => (await countBelow('Q')) === count);
 });
