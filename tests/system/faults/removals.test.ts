@@ -98,22 +98,23 @@ describe('a deletion of 2,000 devices, interrupted', () => {
     let service = await sandbox.service(env);
     let interrupted = 0;
     await createTree(service, sandbox.database(await sandbox.embeddedUri()), 'small', 40);
-    for (const [, isReached] of interruptions) {
+    // again where a busy machine killed too late; the test proves nothing unless the deletion was interrupted
+    for (let round = 0; round < interruptions.length || interrupted < 3; round++) {
+      const [, isReached] = interruptions[round % interruptions.length] as (typeof interruptions)[0];
       const before = sandbox.database(await sandbox.embeddedUri());
       await createTree(service, before, 'big', 2000);
       const response = service.send('DELETE', '/projects/big@demo/').catch(() => undefined);
       await waitUntil(() => isReached(before));
       service.kill('SIGKILL');
       await service.ended;
-      if ((await response) === undefined && (await countDocuments(before)).join() !== countsOfSmallTree.join())
-        interrupted++;
+      const isLeft = (await countDocuments(before)).join() !== countsOfSmallTree.join();
+      // at its time limit a deletion is answered 5031 and goes on
+      if ([undefined, 503].includes((await response)?.status) && isLeft) interrupted++;
       // another instance waits until the killed one has been silent for 5 s
       await before.collection('removal_journal').updateMany({ done: false }, { $set: { beat_at: new Date(0) } });
       service = await sandbox.service(env);
       await expectOnlySmallTree(service, sandbox.database(await sandbox.embeddedUri()));
     }
-    // the test proves nothing unless the deletion was interrupted
-    expect(interrupted).toBeGreaterThanOrEqual(3);
   });
 
   it('by kill -9 of the database, is complete before the service is ready again', async () => {
