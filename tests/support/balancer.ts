@@ -24,7 +24,7 @@ interface Place extends Backend {
   isReady: boolean;
 }
 
-/** Period of the health checks, as balancers have it, and the time in which they are to be answered. */
+/** Period of the health checks, as balancers have it, and the time after which one is left unanswered and changes nothing. */
 const check_period_ms = 500;
 const check_limit_ms = 1000;
 
@@ -37,7 +37,7 @@ export async function startBalancer(backends: readonly Backend[]): Promise<Balan
 
   async function check(place: Place): Promise<void> {
     while (!stopped.signal.aborted) {
-      place.isReady = await isReady(place.url);
+      place.isReady = (await isReady(place.url)) ?? place.isReady;
       await sleep(check_period_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
     }
   }
@@ -99,14 +99,17 @@ export async function startBalancer(backends: readonly Backend[]): Promise<Balan
   };
 }
 
-/** Asks on a connection of its own, as an open one would be closed at every restart. */
-function isReady(url: string): Promise<boolean> {
+/** Asks on a connection of its own, as an open one would be closed at every restart. @returns undefined without an answer */
+function isReady(url: string): Promise<boolean | undefined> {
   return new Promise((resolve) => {
     const request = get(`${url}/readyz`, { agent: false, timeout: check_limit_ms }, (response) => {
       response.resume();
       resolve(response.statusCode === 200);
     });
-    request.on('timeout', () => request.destroy());
+    request.on('timeout', () => {
+      resolve(undefined);
+      request.destroy();
+    });
     request.on('error', () => resolve(false));
   });
 }
