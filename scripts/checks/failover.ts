@@ -219,7 +219,9 @@ async function moveLease(
   // a lease does not name its process
   const counts = await Promise.all(instances.map(countWrittenEvents));
   let writer = -1;
-  await sendOk(instances[0]?.url ?? '', key, 'PUT', '/devices/failover@demo/', { description: 'to be logged' });
+  const path = '/devices/failover@demo/';
+  const change = () => sendOk(instances[0]?.url ?? '', key, 'PUT', path, { description: 'to be logged' });
+  await waitUntil(() => change().then(Boolean), recovery_timeout_ms);
   await waitUntil(async () => {
     const now = await Promise.all(instances.map(countWrittenEvents));
     writer = now.findIndex((count, index) => count > (counts[index] ?? 0));
