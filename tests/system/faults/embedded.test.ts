@@ -134,7 +134,8 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
       await waitUntil(async () => (await collection.countDocuments()) === n);
       await collection.updateOne({ n }, { $set: { seen: true } }, { writeConcern: { w: 'majority' } });
       console.info(`written again ${Math.round(performance.now() - began)} ms after kill -9`);
-      expect(performance.now() - began).toBeLessThan(10_000);
+      // and more on a busy machine
+      expect(performance.now() - began).toBeLessThan(30_000);
     }
     expect(warnings).toHaveLength(2);
   });
