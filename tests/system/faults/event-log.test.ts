@@ -3,11 +3,14 @@ import { runEventLogRaces } from '../../../scripts/checks/event-log.js';
 
 // npm run races runs for longer
 it('is complete and exact after kill -9 of instances and database (reference/events.md#guarantees)', async () => {
-  const seed = Date.now() % 1_000_000;
-  const run = { seconds: 20, seed, kill_period_ms: 2500, print: console.info };
-  const { acknowledged, events, kills, faults } = await runEventLogRaces(run);
-  expect(faults).toEqual([]);
-  expect(acknowledged).toBeGreaterThan(100);
-  expect(events).toBeGreaterThan(100);
-  expect(kills).toBeGreaterThan(0);
+  let [seed, acknowledged, events, kills] = [Date.now() % 1_000_000, 0, 0, 0];
+  // again on a machine that is too busy for so many in one run
+  while (acknowledged <= 100 || events <= 100 || kills === 0) {
+    const run = await runEventLogRaces({ seconds: 20, seed, kill_period_ms: 2500, print: console.info });
+    expect(run.faults).toEqual([]);
+    acknowledged += run.acknowledged;
+    events += run.events;
+    kills += run.kills;
+    seed++;
+  }
 });
