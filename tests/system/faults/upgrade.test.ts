@@ -97,15 +97,18 @@ async function interruptUpgrade(): Promise<void> {
   });
   const refusal = login.catch(({ code }) => code);
   const stream = { data: { n: 1 } };
-  for (const [method, path, body] of [
-    ['GET', '/projects/'],
-    ['POST', '/devices/meter%40demo/streams/', stream],
-    ['GET', '/unknown/'],
-  ] as const)
-    interrupted.answers.push((await upgrading.send(method, path, body)).body);
-  for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/', '/console/'])
-    interrupted.answers.push((await upgrading.send('GET', path)).status);
-  interrupted.answers.push(await refusal);
+  const bodies = (
+    [
+      ['GET', '/projects/'],
+      ['POST', '/devices/meter%40demo/streams/', stream],
+      ['GET', '/unknown/'],
+    ] as const
+  ).map(async ([method, path, body]) => (await upgrading.send(method, path, body)).body);
+  const statuses = ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/', '/console/'].map(
+    async (path) => (await upgrading.send('GET', path)).status,
+  );
+  // at the same time, before everything is copied
+  interrupted.answers.push(...(await Promise.all([...bodies, ...statuses, refusal])));
   upgrading.kill('SIGKILL');
   await upgrading.ended;
   interrupted.log = readOutput();
