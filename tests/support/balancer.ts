@@ -24,7 +24,7 @@ interface Place extends Backend {
   isReady: boolean;
 }
 
-/** Period of the health checks, as balancers have it, and the time after which one is left unanswered and changes nothing. */
+/** Period of the health checks, as balancers have it, and the time after which a silent one changes nothing. */
 const check_period_ms = 500;
 const check_limit_ms = 1000;
 
@@ -99,7 +99,7 @@ export async function startBalancer(backends: readonly Backend[]): Promise<Balan
   };
 }
 
-/** Asks on a connection of its own, as an open one would be closed at every restart. @returns undefined without an answer */
+/** Asks on a connection of its own: an open one would be closed at every restart. @returns undefined if unanswered */
 function isReady(url: string): Promise<boolean | undefined> {
   return new Promise((resolve) => {
     const request = get(`${url}/readyz`, { agent: false, timeout: check_limit_ms }, (response) => {

@@ -87,7 +87,7 @@ const countWithout = (values: object) => (db: Db) => db.collection('devices').co
 /** Whether a change that was answered 5031 at its time limit goes on. */
 const isJournaled = async (db: Db) => (await db.collection('bulkchanges').countDocuments()) > 0;
 
-/** Sends a change until it has begun: again, as a client would (reference/errors.md#retries). @returns the last answer */
+/** Sends a change until it has begun: again, as a client would (reference/errors.md#retries). @returns the answer */
 async function begin(send: () => Promise<TimedReply | undefined>, db: Db, hasBegun: () => Promise<boolean>) {
   let answer = send();
   while (!(await hasBegun())) {
