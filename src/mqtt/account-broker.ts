@@ -22,6 +22,7 @@ import type { AccountChange } from './store/changes.js';
 import { type MessageContent, optionsOf } from './store/messages.js';
 import { findReceived } from './store/queue.js';
 import { findRetained } from './store/retained.js';
+import { endDelay } from './store/wills.js';
 
 /** Owners of sessions per query. */
 const batch_size = 100;
@@ -126,6 +127,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     session.left.then(() => (stopped.aborted ? undefined : sessions.leave(session))).catch(rules.failed);
     for (const previous of claimed.previous) previous.end(reasons.taken_over);
     await Promise.all(claimed.previous.map(({ left }) => left));
+    // the wills of these connections wait only now
+    if (claimed.hasDelayedWill) await endDelay(db, claimed.record.state._id, claimed.isResumed);
     return claimed;
   }
 

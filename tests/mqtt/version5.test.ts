@@ -405,3 +405,22 @@ it('lets a will wait for its delay, and drops it if the client resumes its sessi
   expect((await watcher.received(1)).map(({ text }) => text)).toEqual(['gone']);
   await watcher.end();
 });
+
+it.each([
+  [true, ['gone', 'mark']],
+  [false, ['mark']],
+])('with clean start %p, a login that replaces the connection ends the delay of its will', async (clean, expected) => {
+  const topic = `plain/will-${++names}`;
+  const watcher = await connect5();
+  await watcher.subscribe(topic, 1);
+  const session = { clientId: `replaced-${names}`, properties: { sessionExpiryInterval: 1000 } };
+  const properties = { willDelayInterval: 60 };
+  const will = { topic, payload: Buffer.from('gone'), qos: 1 as const, retain: false, properties };
+  await connect5({ ...session, clean: false, will });
+  const second = await connect5({ ...session, clean });
+  if (!clean) mqtt.service.advance(61);
+  await mqtt.broker.recheck();
+  await watcher.publish(topic, 'mark');
+  expect((await watcher.received(expected.length)).map(({ text }) => text)).toEqual(expected);
+  for (const client of [watcher, second]) await client.end();
+});

@@ -20,7 +20,6 @@ import {
   session_ttl_s,
   sessionIdOf,
 } from '../store/sessions.js';
-import { endDelay } from '../store/wills.js';
 import type { Peers } from './peers.js';
 import type { Session } from './session.js';
 import { createSessionFilters, isMember, listSubscriptions } from './session-filters.js';
@@ -55,6 +54,8 @@ export interface ClaimedSession {
   isResumed: boolean;
   /** The last connection ended with its instance. */
   wasCut: boolean;
+  /** The last connection may have a will with a delay. */
+  hasDelayedWill: boolean;
 }
 
 type SessionChange = Extract<AccountChange, { kind: 'session' | 'released' | 'deleted' }>;
@@ -172,7 +173,6 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
     };
     const isStored = isPersistent || !peers.isAlone();
     if (!(await save(known, isStored ? state : undefined))) return 'changed';
-    if (before?.has_delayed_will) await endDelay(db, before._id, isResumed);
     const record = known ?? { state, isStored, live: new Set<Session>() };
     if (!isResumed) delete record.length;
     const previous = [...record.live];
@@ -182,7 +182,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
     if (before?.persistent === true && !isResumed) await endQueue(before);
     const isHeldByDead = previousInstance !== null && previousInstance !== peers.id && !isElsewhere;
     const wasCut = isResumed && (before.cut === true || isHeldByDead);
-    return { record, previous, replaced, isResumed, wasCut };
+    return { record, previous, replaced, isResumed, wasCut, hasDelayedWill: before?.has_delayed_will === true };
   }
 
   async function claimLocked(session: Session, isClean: boolean): Promise<ClaimedSession | undefined> {

@@ -134,6 +134,24 @@ it('a session moves to the instance that its client reaches, and no message of Q
   await sender.end();
 });
 
+it.each([true, false])(
+  'with clean start %p, a login on the other ends the delay of the will of the former connection',
+  async (clean) => {
+    const topic = `delayed/${clean}`;
+    const device = await a.device([topic]);
+    const spy = await b.connect(device);
+    await spy.subscribe(topic, 1);
+    const session = { clientId: topic, protocolVersion: 5 as const, properties: { sessionExpiryInterval: 1000 } };
+    const properties = { willDelayInterval: 1000 };
+    const will = { topic, payload: Buffer.from('gone'), qos: 1 as const, retain: false, properties };
+    await a.connect(device, { ...session, clean: false, will });
+    const second = await b.connect(device, { ...session, clean });
+    if (clean) await waitUntil(() => spy.messages.length === 1);
+    else expect(await collection('mqtt_wills').countDocuments({ topic })).toBe(0);
+    for (const client of [spy, second]) await client.end();
+  },
+);
+
 it('a client id is refused to other credentials, whether it is connected elsewhere or its session waits', async () => {
   const [owner, thief] = [await a.device(), await a.device()];
   const clean = await a.connect(owner, { clientId: 'held' });
