@@ -85,7 +85,7 @@ export function openClient(session: Session, deps: ClientDeps) {
           throw new PacketError('a session without expiry gets one', reasons.protocol_error);
         session.expiry_s = Math.min(session_expiry_s, session_ttl_s);
       }
-      hasDisconnected = reason !== reasons.disconnect_with_will;
+      hasDisconnected = reason === reasons.success;
       leave(() => outbox.close());
     },
     fail({ message, reason }) {

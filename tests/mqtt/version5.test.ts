@@ -407,6 +407,21 @@ it('lets a will wait for its delay, and drops it if the client resumes its sessi
 });
 
 it.each([
+  [0x00, ['mark']],
+  [0x04, ['gone', 'mark']],
+  [0x80, ['gone', 'mark']],
+])('DISCONNECT with reason %i: only 0 drops the will (MQTT-3.1.2-8)', async (reasonCode, expected) => {
+  const topic = `plain/will-${++names}`;
+  const watcher = await connect5();
+  await watcher.subscribe(topic, 1);
+  const { client } = await connect5({ will: { topic, payload: Buffer.from('gone'), qos: 1, retain: false } });
+  await client.endAsync(false, { reasonCode } as never);
+  await watcher.publish(topic, 'mark');
+  expect((await watcher.received(expected.length)).map(({ text }) => text).sort()).toEqual(expected);
+  await watcher.end();
+});
+
+it.each([
   [true, ['gone', 'mark']],
   [false, ['mark']],
 ])('with clean start %p, a login that replaces the connection ends the delay of its will', async (clean, expected) => {

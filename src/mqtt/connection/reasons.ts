@@ -1,7 +1,6 @@
 /** Reason codes of MQTT 5 (§2.4) that the service sends or reads. */
 export const reasons = {
   success: 0x00,
-  disconnect_with_will: 0x04,
   no_matching_subscribers: 0x10,
   no_subscription_existed: 0x11,
   unspecified: 0x80,
