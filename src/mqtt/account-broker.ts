@@ -76,7 +76,9 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
 
   function route(message: AcceptedMessage): Routed {
     const busy: Promise<unknown>[] = [];
-    const matches = matchMessage(subscribers, message, clients, (client) => client.findSharedMatch(message.topic));
+    const matches = matchMessage(subscribers, message, clients, (before, client) =>
+      client.mergeSharedMatch(before, message.topic),
+    );
     for (const [delivery, match] of matches) {
       const read = awaitLater(delivery.deliver(message, match));
       if (read !== undefined) busy.push(read);

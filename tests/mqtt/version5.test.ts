@@ -306,6 +306,21 @@ describe('subscription options', () => {
     expect(packets[0]?.properties?.subscriptionIdentifier).toEqual([7, 300]);
     for (const each of [client, sender]) await each.end();
   });
+
+  it.each([0, 1, 2] as const)('identifiers of shared subscriptions at QoS %i', async (qos) => {
+    const topic = `plain/identified-${++names}`;
+    const client = await connect5();
+    const packets = record(client);
+    const subscribe = (filter: string, subscriptionIdentifier: number) =>
+      client.client.subscribeAsync(filter, { qos, properties: { subscriptionIdentifier } });
+    await subscribe(`$share/group/${topic}`, 43);
+    await client.publish(topic, 'shared', { qos });
+    await subscribe(topic, 44);
+    await client.publish(topic, 'both', { qos });
+    await client.received(2);
+    expect(packets.map((packet) => packet.properties?.subscriptionIdentifier)).toEqual([43, [44, 43]]);
+    await client.end();
+  });
 });
 
 it('sends no more than the receive maximum, and no packet over the maximum size', async () => {

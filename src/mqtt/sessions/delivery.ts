@@ -13,7 +13,7 @@ import type { AcceptedMessage } from './message-store.js';
 import { canReceive } from './permissions.js';
 import type { Rules } from './rules.js';
 import type { GrantedSubscription, Qos, Session } from './session.js';
-import { findSharedMatch } from './session-filters.js';
+import { mergeSharedMatch } from './session-filters.js';
 import { isOfQueue, type QueuedPacket, type QueueOrigin } from './session-queue.js';
 
 /** Origin of a message of QoS 1 or 2: the queue of the session, the commands of a device, or a publisher. */
@@ -229,8 +229,9 @@ export function createDelivery(
     deliverStored,
     /** Delivers what waited for the client. */
     deliverQueue,
-    /** Finds what the shared subscriptions of the client say about a topic. */
-    findSharedMatch: (topic: string) => findSharedMatch(session.subscriptions, topic),
+    /** Adds what the shared subscriptions of the client say about a topic to what its others do. */
+    mergeSharedMatch: (before: FilterMatch | undefined, topic: string) =>
+      mergeSharedMatch(before, session.subscriptions, topic),
     /** The client has acknowledged a message. */
     onRoom(): void {
       openRoom();

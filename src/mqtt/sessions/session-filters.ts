@@ -4,12 +4,13 @@ import type { StoredSession, StoredSubscription, SubscriptionOptions } from '../
 import { createFilterTree, type FilterMatch, type FilterTree, mergeMatch } from './filter-tree.js';
 import type { Session } from './session.js';
 
-/** Finds what the shared subscriptions of a session say about a topic. @returns undefined if none matches */
-export function findSharedMatch(
+/** Adds what the shared subscriptions of a session say about a topic to what its others do. */
+export function mergeSharedMatch(
+  before: FilterMatch | undefined,
   subscriptions: Iterable<readonly [name: string, options: SubscriptionOptions]>,
   topic: string,
 ): FilterMatch | undefined {
-  let match: FilterMatch | undefined;
+  let match = before;
   for (const [name, options] of subscriptions) {
     const filter = findSharedFilter(name);
     if (filter !== undefined && isCovering(filter.split('/'), topic.split('/'))) match = mergeMatch(match, options);
@@ -55,13 +56,13 @@ export function matchMessage<Subscriber>(
   filters: FilterTree<Subscriber>,
   { topic, sender = '', members = [], is_redelivered }: AddressedMessage,
   clients: ReadonlyMap<string, Subscriber>,
-  findShared: (member: Subscriber) => FilterMatch | undefined,
+  mergeShared: (before: FilterMatch | undefined, member: Subscriber) => FilterMatch | undefined,
 ): ReadonlyMap<Subscriber, FilterMatch> {
   const found = new Map(is_redelivered ? [] : filters.match(topic, (subscriber) => subscriber === clients.get(sender)));
   for (const client_id of members) {
     const member = clients.get(client_id);
-    const match = member && findShared(member);
-    if (member !== undefined && match !== undefined) found.set(member, mergeMatch(found.get(member), match));
+    const match = member && mergeShared(found.get(member), member);
+    if (member !== undefined && match !== undefined) found.set(member, match);
   }
   return found;
 }
@@ -100,8 +101,9 @@ export function createSessionFilters<Entry extends Subscriber>(
       }
     },
     match: (message: AddressedMessage) =>
-      matchMessage(filters, message, records, ({ state }) =>
-        findSharedMatch(
+      matchMessage(filters, message, records, (before, { state }) =>
+        mergeSharedMatch(
+          before,
           state.subscriptions.map(({ topic, ...options }) => [topic, options]),
           message.topic,
         ),
