@@ -216,6 +216,23 @@ describe('reason codes', () => {
     await connected.end();
   });
 
+  it.each([
+    ['$share/g1', 0x8f],
+    ['$share//r/s', 0x8f],
+    ['$share/g1/', 0x8f],
+    ['$share/', 0x8f],
+    ['$share/g+/plain/a', 0x8f],
+    ['$share/g1/plain/a#', 0x8f],
+  ])('of SUBACK: %s is refused with %i', async (filter, code) => {
+    const { socket, bytes } = await mqtt.raw();
+    const login = [encodeString(`five-${++names}`), encodeString(device.username), encodeString(password)];
+    socket.write(encodePacket(0x10, encodeString('MQTT'), Buffer.from([5, 0xc2, 0, 60, 0]), ...login));
+    const { length } = await bytes(24);
+    socket.write(encodePacket(0x82, Buffer.from([0, 1, 0]), encodeString(filter), Buffer.from([1])));
+    expect((await bytes(length + 6)).at(-1)).toBe(code);
+    socket.destroy();
+  });
+
   describe('of DISCONNECT', () => {
     /** Connects a client of its own device and notes why the broker ends the connection. */
     async function connectEnding() {

@@ -69,9 +69,9 @@ export function canReceive(permissions: TopicPermissions, topic: string): boolea
   return permissions.filters.some((filter) => isCovering(filter, levels));
 }
 
-/** Reports whether a text is a topic filter of a length that is served. */
+/** Reports whether a text is a topic filter of a length that is served; one that is shared names its group. */
 export function isFilter(text: string): boolean {
-  return isTopicFilter(text, max_filter_bytes);
+  return isTopicFilter(text, max_filter_bytes) && (!text.startsWith('$share/') || findSharedFilter(text) !== undefined);
 }
 
 /** Allows a filter that one of the device's filters covers completely; `$` also refuses shared subscriptions. */
