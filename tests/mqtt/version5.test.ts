@@ -20,7 +20,7 @@ let names = 0;
 beforeAll(async () => {
   mqtt = await startMqtt();
   acme = await mqtt.account('acme');
-  device = await acme.device(['plain/#']);
+  device = await acme.device(['plain/#', '+/commands', '+/state/desired', 'x@acme/#']);
 });
 afterAll(() => mqtt.stop());
 
@@ -223,6 +223,9 @@ describe('reason codes', () => {
     ['$share/', 0x8f],
     ['$share/g+/plain/a', 0x8f],
     ['$share/g1/plain/a#', 0x8f],
+    ['$share/g1/x@acme/commands', 0x87],
+    ['$share/g1/+/state/desired', 0x87],
+    ['$share/g1/x@acme/streams', 1],
   ])('of SUBACK: %s is refused with %i', async (filter, code) => {
     const { socket, bytes } = await mqtt.raw();
     const login = [encodeString(`five-${++names}`), encodeString(device.username), encodeString(password)];

@@ -6,7 +6,7 @@ import type { LogLine } from '../../lib/rate-limited-log.js';
 import type { Ingest } from '../../streams/ingest.js';
 import { findStored } from '../../streams/store.js';
 import { type Reason, reasons } from '../connection/reasons.js';
-import { findSharedFilter, hasTooManyLevels, parseDeviceTopic } from '../protocol/topics.js';
+import { findSharedFilter, hasTooManyLevels, isServiceTopic, parseDeviceTopic } from '../protocol/topics.js';
 import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
 import { type Drop, type DropReason, describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
 import { formatName, redactTopic } from './login-names.js';
@@ -113,7 +113,11 @@ export function createRules(options: RulesOptions) {
       inOrder(session, message.topic, () => publish(session, message)),
     /** Decides about filters. @returns a reason code for each that is refused, undefined for the others */
     async findRefusals(session: Session, filters: readonly string[]): Promise<readonly (Reason | undefined)[]> {
-      const isServed = (filter: string) => session.connect.level === 5 || findSharedFilter(filter) === undefined;
+      const isServed = (filter: string) => {
+        const shared = findSharedFilter(filter);
+        // feeds bring state and commands to each client
+        return shared === undefined || (session.connect.level === 5 && !isServiceTopic(shared.replace(/^\+/, '@')));
+      };
       const isGranted = (filter: string) => isServed(filter) && canSubscribe(session.permissions, filter);
       try {
         await allows(session, () => filters.every(isGranted));
