@@ -61,6 +61,22 @@ it('a device gets its desired state at once, and after every change', async () =
   expect(textsOf(again)[0].version).toBe(3);
 });
 
+it.each(['state/desired', '#'])('retain handling of %s', async (ending) => {
+  const gateway = await account.device(['#']);
+  const client = await mqtt.connect(gateway.username, { protocolVersion: 5 });
+  const subscribe = (rh: 0 | 1 | 2) => client.client.subscribeAsync(topic(ending), { qos: 1, rh });
+  await desire({ a: 1 });
+  await subscribe(1);
+  await client.received(1);
+  for (const rh of [1, 2] as const) await subscribe(rh);
+  await desire({ a: 2 });
+  await client.received(2);
+  await subscribe(0);
+  await client.received(3);
+  expect(textsOf(client).map(({ version }) => version)).toEqual([1, 2, 2]);
+  expect(client.messages.map(({ retain }) => retain)).toEqual([true, false, true]);
+});
+
 it('before the first change there is no desired state', async () => {
   const client = await mqtt.connect(device.username);
   await client.subscribe(topic('state/desired'));

@@ -144,26 +144,31 @@ export function openDeviceFeed(deps: Deps) {
     });
   }
 
-  function follow(filter: string, watched: Promise<void>): void {
+  function follow(filter: string, watched: Promise<void>, isRetainedWanted: boolean): void {
     const { device, channel } = parseDeviceTopic(filter) ?? {};
+    const offerStates = (find: () => Promise<readonly string[]>) => {
+      if (isRetainedWanted) enqueueState(() => watched.then(find).then(publishStored));
+    };
     const wake = (id: string) => void watched.then(() => deps.wakeCommands(id), fail);
     if (channel === 'commands') wake(device ?? '');
-    else if (channel === 'state/desired')
-      enqueueState(() => watched.then(() => publishStored(device === undefined ? [] : [device])));
-    else if (/[+#]/.test(filter)) followWildcard(filter.split('/'), watched, wake);
+    else if (channel === 'state/desired') offerStates(async () => (device === undefined ? [] : [device]));
+    else if (/[+#]/.test(filter)) followWildcard(filter.split('/'), offerStates, wake);
   }
 
   /** Open commands come of the own device only; others when they are queued. */
-  function followWildcard(filter: readonly string[], watched: Promise<void>, wake: (id: string) => void): void {
+  function followWildcard(
+    filter: readonly string[],
+    offerStates: (find: () => Promise<readonly string[]>) => void,
+    wake: (id: string) => void,
+  ): void {
     const covers = (topic: string) => isCovering(filter, topic.split('/'));
     const { permissions } = session;
     if (permissions.kind === 'device' && covers(formatDeviceTopic(permissions.device, 'commands')))
       wake(permissions.device);
     if (filter.length > 3 || (filter.length < 3 && filter.at(-1) !== '#')) return;
-    enqueueState(async () => {
-      await watched;
+    offerStates(async () => {
       const devices = (await link.desiredStates.list(account)) ?? [];
-      await publishStored(devices.filter((device) => covers(formatDeviceTopic(device, 'state/desired'))));
+      return devices.filter((device) => covers(formatDeviceTopic(device, 'state/desired')));
     });
   }
 
@@ -199,7 +204,7 @@ export function openDeviceFeed(deps: Deps) {
     },
     /** Sends again what the filters of the session cover. */
     catchUp(): void {
-      for (const filter of session.subscriptions.keys()) follow(filter, Promise.resolve());
+      for (const filter of session.subscriptions.keys()) follow(filter, Promise.resolve(), true);
     },
     /** The connection has ended. */
     close(): void {

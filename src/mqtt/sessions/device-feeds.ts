@@ -69,13 +69,13 @@ export function createDeviceFeeds(account: string, link: DeviceLink) {
 
   return {
     commands,
-    /** Hands what a filter covers to a feed from now on, and sends what there is. */
-    follow(feed: DeviceFeed, filter: string): void {
+    /** Hands what a filter covers to a feed from now on, and sends what there is; states only where they are wanted. */
+    follow(feed: DeviceFeed, filter: string, isRetainedWanted: boolean): void {
       filters.add(filter, feed, { qos: 1 });
       feeds.set(feed, (feeds.get(feed) ?? new Set()).add(filter));
       const watched = awaitLater(ensureSubscribed());
       watched.catch(feed.fail);
-      feed.follow(filter, watched);
+      feed.follow(filter, watched, isRetainedWanted);
     },
     unfollow(feed: DeviceFeed, filter: string): void {
       filters.remove(filter, feed);

@@ -44,10 +44,10 @@ export function createSubscriptions(deps: Deps) {
   let granting: Promise<unknown> = Promise.resolve();
   let sending: Promise<void> = Promise.resolve();
 
-  function follow(filter: string): void {
+  function follow(filter: string, isRetainedWanted: boolean): void {
     if (!isFed(filter) || findSharedFilter(filter) !== undefined || !outbox.isOpen) return;
     feed ??= deps.openFeed();
-    deviceFeeds.follow(feed, filter);
+    deviceFeeds.follow(feed, filter, isRetainedWanted);
   }
 
   function put(filter: string, granted: GrantedSubscription): void {
@@ -126,12 +126,12 @@ export function createSubscriptions(deps: Deps) {
         const codes = await saving;
         granted(codes);
         const filters = packet.filters.filter((_filter, index) => isGranted(codes[index]));
-        for (const { filter } of filters) follow(filter);
         const wanted = filters.filter(
           ({ filter, retain_handling }) =>
             findSharedFilter(filter) === undefined &&
             (retain_handling === 0 || (retain_handling === 1 && !before.has(filter))),
         );
+        for (const each of filters) follow(each.filter, wanted.includes(each));
         sending = sending.then(() => sendRetained(wanted.map(({ filter }) => filter))).catch(rules.failed);
         await sending;
       } catch (error) {
@@ -167,7 +167,7 @@ export function createSubscriptions(deps: Deps) {
     start(): void {
       for (const [filter, granted] of subscriptions) {
         addTo(filter, granted);
-        follow(filter);
+        follow(filter, true);
       }
     },
     close(): void {
