@@ -61,10 +61,10 @@ it('a device gets its desired state at once, and after every change', async () =
   expect(textsOf(again)[0].version).toBe(3);
 });
 
-it.each(['state/desired', '#'])('retain handling of %s', async (ending) => {
+it.each(['state/desired', '#'])('retain handling and retain as published of %s', async (ending) => {
   const gateway = await account.device(['#']);
   const client = await mqtt.connect(gateway.username, { protocolVersion: 5 });
-  const subscribe = (rh: 0 | 1 | 2) => client.client.subscribeAsync(topic(ending), { qos: 1, rh });
+  const subscribe = (rh: 0 | 1 | 2, rap = false) => client.client.subscribeAsync(topic(ending), { qos: 1, rh, rap });
   await desire({ a: 1 });
   await subscribe(1);
   await client.received(1);
@@ -73,8 +73,11 @@ it.each(['state/desired', '#'])('retain handling of %s', async (ending) => {
   await client.received(2);
   await subscribe(0);
   await client.received(3);
-  expect(textsOf(client).map(({ version }) => version)).toEqual([1, 2, 2]);
-  expect(client.messages.map(({ retain }) => retain)).toEqual([true, false, true]);
+  await subscribe(2, true);
+  await desire({ a: 3 });
+  await client.received(4);
+  expect(textsOf(client).map(({ version }) => version)).toEqual([1, 2, 2, 3]);
+  expect(client.messages.map(({ retain }) => retain)).toEqual([true, false, true, true]);
 });
 
 it('before the first change there is no desired state', async () => {

@@ -62,14 +62,15 @@ export function openDeviceFeed(deps: Deps) {
   async function publish(
     topic: string,
     json: string,
-    options: { retain: boolean; ref?: CommandRef; properties?: Buffer },
+    options: { isRetained: boolean; ref?: CommandRef; properties?: Buffer },
   ): Promise<boolean> {
-    const { ref, ...rest } = options;
+    const { isRetained, ref, properties } = options;
     const match = findMatch(session.subscriptions, topic);
     if (match === undefined || !session.outbox.isOpen) return false;
     if (match.qos > 0 && ref !== undefined) unacknowledged.add(ref);
     const origin = ref && { command: ref };
-    await deliver({ topic, payload: Buffer.from(json), qos: 1, origin, ...rest }, match);
+    const retain = isRetained || (ref === undefined && match.retain_as_published === true);
+    await deliver({ topic, payload: Buffer.from(json), qos: 1, origin, properties, retain }, match);
     return true;
   }
 
@@ -99,7 +100,7 @@ export function openDeviceFeed(deps: Deps) {
   async function sendCommand(device: string, ref: CommandRef, json: string | undefined): Promise<void> {
     if (json === undefined) return;
     const properties = encodeForwarded(formatDeviceTopic(device, 'commands/result'), Buffer.from(ref.id));
-    const isSent = await publish(formatDeviceTopic(device, 'commands'), json, { retain: false, ref, properties });
+    const isSent = await publish(formatDeviceTopic(device, 'commands'), json, { isRetained: false, ref, properties });
     if (!isSent) sent.get(device)?.delete(ref.id);
   }
 
@@ -118,12 +119,12 @@ export function openDeviceFeed(deps: Deps) {
     stateQueue = stateQueue.then(send).catch(fail);
   }
 
-  async function publishState({ device, key, version, json }: DesiredMessage, retain: boolean): Promise<void> {
+  async function publishState({ device, key, version, json }: DesiredMessage, isRetained: boolean): Promise<void> {
     const last = versions.get(key) ?? 0;
-    if (last >= version && !retain) return;
+    if (last >= version && !isRetained) return;
     versions.set(key, Math.max(version, last));
     forgetOldest(versions);
-    await publish(formatDeviceTopic(device, 'state/desired'), json, { retain });
+    await publish(formatDeviceTopic(device, 'state/desired'), json, { isRetained });
   }
 
   /** Reads each state when the client has read the one before. */
