@@ -165,6 +165,26 @@ it.each([true, false])('with clean session %p, open commands come again after a 
   expect(textsOf(again).map(({ id }) => id)).toEqual([first, second, third]);
 });
 
+it('commands that end while they wait for the client to acknowledge others do not come', async () => {
+  for (const name of ['a', 'b']) await send(name);
+  const cancelled = await send('cancelled');
+  await send('expired', { expires_in: 10 });
+  await send('last');
+  const client = await mqtt.connect(device.username, { protocolVersion: 5, properties: { receiveMaximum: 1 } });
+  let acknowledge = () => {};
+  client.client.handleMessage = (_packet, done) => {
+    acknowledge = done;
+  };
+  await client.subscribe(topic('commands'));
+  await client.received(1);
+  await api.delete(commandsPath(cancelled));
+  mqtt.service.advance(11);
+  client.client.handleMessage = (_packet, done) => done();
+  acknowledge();
+  await client.received(3);
+  expect(namesOf(client)).toEqual(['a', 'b', 'last']);
+});
+
 it('an answer ends a command, even before its acknowledgement, and once', async () => {
   const id = await send('a');
   const client = await mqtt.connect(device.username);

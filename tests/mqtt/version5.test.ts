@@ -335,6 +335,7 @@ describe('subscription options', () => {
       client.client.subscribeAsync(filter, { qos, properties: { subscriptionIdentifier } });
     await subscribe(`$share/group/${topic}`, 43);
     await client.publish(topic, 'shared', { qos });
+    await client.received(1);
     await subscribe(topic, 44);
     await client.publish(topic, 'both', { qos });
     await client.received(2);

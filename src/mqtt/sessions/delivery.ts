@@ -27,6 +27,8 @@ export interface StoredDelivery extends MessageContent {
   origin?: Origin;
   /** It was sent under it before. */
   packet_id?: number | undefined;
+  /** Asked before it is sent: it is left out if it has ended since it was read. */
+  hasEnded?: ((hasWaited: boolean) => Promise<boolean>) | undefined;
 }
 
 interface Options {
@@ -162,12 +164,15 @@ export function createDelivery(
   async function deliverStored(message: StoredDelivery, match: FilterMatch): Promise<void> {
     const { topic, origin } = message;
     const qos = Math.min(message.qos, match.qos) as Qos;
+    const mustWait = () => !isStopped && qos > 0 && !connection.hasRoom();
+    let hasWaited = false;
     // a look at permissions that took long, or a wait for room, leaves them out of date
     do {
       await refresh();
-      while (!isStopped && qos > 0 && !connection.hasRoom()) await waitForRoom();
+      for (; mustWait(); hasWaited = true) await waitForRoom();
+      if (!isStopped && (await message.hasEnded?.(hasWaited))) return;
       if (isStopped || session.revoked) return;
-    } while (!rules.isFresh(session));
+    } while (!rules.isFresh(session) || mustWait());
     if (!canReceive(session.permissions, topic) || isExpired(message, clock())) {
       if (isOfQueue(origin)) session.queue?.remove(origin);
       return;

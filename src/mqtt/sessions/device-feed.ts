@@ -49,6 +49,8 @@ export function openDeviceFeed(deps: Deps) {
   /** The last desired state sent on this connection, by the key of the device. */
   const versions = new Map<string, number>();
   const unacknowledged = new Set<CommandRef>();
+  /** The client had no room since commands were read: they may have ended. */
+  let areOld = false;
   let waiting_bytes = 0;
   /** States are sent one after the other. */
   let stateQueue: Promise<void> = Promise.resolve();
@@ -70,7 +72,16 @@ export function openDeviceFeed(deps: Deps) {
     if (match.qos > 0 && ref !== undefined) unacknowledged.add(ref);
     const origin = ref && { command: ref };
     const retain = isRetained || (ref === undefined && match.retain_as_published === true);
-    await deliver({ topic, payload: Buffer.from(json), qos: 1, origin, properties, retain }, match);
+    const hasEnded = ref && ((hasWaited: boolean) => isOver(ref, hasWaited));
+    await deliver({ topic, payload: Buffer.from(json), qos: 1, origin, properties, retain, hasEnded }, match);
+    return true;
+  }
+
+  async function isOver(ref: CommandRef, hasWaited: boolean): Promise<boolean> {
+    areOld ||= hasWaited;
+    // not what was read for all clients a moment ago
+    if (!areOld || (await link.openCommands.loadJson({ account, _id: ref._id })) !== undefined) return false;
+    unacknowledged.delete(ref);
     return true;
   }
 
@@ -110,6 +121,7 @@ export function openDeviceFeed(deps: Deps) {
       await session.outbox.whenRead();
       const taken = takeOffered();
       if (taken.length === 0) return;
+      areOld = false;
       const texts = await Promise.all(taken.map(({ ref }) => deps.loadCommand(ref)));
       for (const [index, { device, ref }] of taken.entries()) await sendCommand(device, ref, texts[index]);
     }
