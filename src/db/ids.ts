@@ -24,6 +24,11 @@ export function createIdGenerator(clock: () => number): () => Id {
   };
 }
 
+/** Returns a short text that is unique for an internal id: its usual text takes ten times as long. */
+export function keyOfId({ buffer }: Id): string {
+  return Buffer.from(buffer).toString('latin1');
+}
+
 /** Returns the smallest id generated at `moment` (epoch milliseconds) or later. */
 export function buildMinId(moment: number): Id {
   const bytes = Buffer.alloc(16);

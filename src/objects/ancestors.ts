@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Database } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { findNearestParent } from '../db/indexes.js';
 import { findMany } from '../db/raw-find.js';
 import { buildBelowCondition, isWithin, type Reach } from '../db/reach.js';
@@ -13,11 +13,6 @@ import type { OperationContext, Store } from './context.js';
 
 /** Identifiers of the objects above another one. */
 export type Ancestors = Partial<Record<AncestorField, string>>;
-
-/** Returns a short text that is unique for an internal id: its usual text takes ten times as long. */
-export function keyOfId({ buffer }: Id): string {
-  return Buffer.from(buffer).toString('latin1');
-}
 
 /** Reports whether two lists of internal ids, from the top, are the same. */
 export function isSameChain(before: readonly Id[], now: readonly Id[]): boolean {
