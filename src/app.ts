@@ -138,7 +138,10 @@ export function createApp(deps: AppDeps): App {
   const ruleSets = createRuleSets(db);
   const evaluation = createEvaluation(store, clock);
   const prepareEvaluation = createStreamObserver({ ...evaluation, ruleSets, metrics: metrics.alarms });
-  const storeStreams = createIngest({ db, areAncestorsEnabled, metrics: metrics.telemetry, clock, prepareEvaluation });
+  const { deferred } = store;
+  const storeStreams = createIngest({
+    ...{ db, deferred, areAncestorsEnabled, metrics: metrics.telemetry, clock, prepareEvaluation },
+  });
   const streamRate = createStreamRate(db, clock);
   const ingest: typeof storeStreams = async (submission) => {
     const outcome = await storeStreams(submission);

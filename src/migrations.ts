@@ -59,6 +59,8 @@ export const migrations: readonly Migration[] = [
   { id: 'webhook-formats', run: addWebhookFormats },
   // earlier versions do not mark the hours of streams that come late
   { id: 'stream-summaries', run: async () => undefined },
+  // earlier versions do not read the receipts of processes that crashed
+  { id: 'deferred-receipts', run: async () => undefined },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */

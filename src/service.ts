@@ -34,7 +34,9 @@ import { createBootstrapKey } from './objects/api-keys.js';
 import { finishChanges } from './objects/bulk/journaled-change.js';
 import { finishRemovals, replayCompleted } from './objects/cascade-delete.js';
 import { openStore, type Store, type StoreOptions } from './objects/context.js';
+import { startDeferral } from './objects/deferred-receipts.js';
 import { waitForJournaled } from './objects/journal.js';
+import { saveLostReceipts } from './objects/lost-receipts.js';
 import { finishMoves } from './objects/moves.js';
 import { startValueFills, startValueReviews } from './objects/values/jobs.js';
 import { startStreamRetention } from './streams/retention.js';
@@ -221,7 +223,7 @@ interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> 
   print: StartOptions['print'];
 }
 
-/** Prepares the work in the background; each job runs on one instance at a time. */
+/** Prepares the work in the background; each job but `deferral` runs on one instance at a time. */
 function prepareJobs(deps: ServiceDeps) {
   const { config, store, db, app, log, metrics, clock } = deps;
   return {
@@ -235,6 +237,7 @@ function prepareJobs(deps: ServiceDeps) {
         clock,
       }),
     summaries: () => startSummaries({ db, log, clock, metrics: metrics.summaries }),
+    deferral: () => startDeferral(db, store.deferred, log),
     replays: () => startReplays(deps),
     eventLog: () => startLogReader({ db, log, metrics: metrics.events }),
     statusWatch: () => startStatusWatch({ db, log, clock }),
@@ -289,6 +292,8 @@ function createMaintenance({
     await finishChanges(store, [queueCommands, storeConfigs, selectConfigs], clock());
     await finishMoves(store);
     await finishRemovals(store);
+    await store.deferred.store();
+    await saveLostReceipts(db);
     await waitForJournaled(store, signal);
     if (isInitialized) return;
     await replayCompleted(store, clock());

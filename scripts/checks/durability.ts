@@ -20,6 +20,12 @@ export interface Outcome {
   lost: number;
 }
 
+/** What became of streams. */
+export interface StreamOutcome extends Outcome {
+  /** Devices that were shown with a receipt before that of an acknowledged stream. */
+  late: number;
+}
+
 interface Options {
   /** The number of kills. */
   rounds: number;
@@ -34,16 +40,18 @@ const recovery_timeout_ms = 60_000;
 /**
  * Posts streams from several clients, singly and in arrays, and kills the victim with SIGKILL, several times on the same
  * data. After every kill, and at the end over all of them, it counts the acknowledged streams that the service no longer
- * lists. @throws Error if the service does not recover
+ * lists, and the devices that it shows with an earlier receipt. @throws Error if the service does not recover, or if a minute
+ * later its lists do not show the receipts
  */
-export async function killDuringIngest(victim: Victim, { rounds, print }: Options): Promise<Outcome> {
+export async function killDuringIngest(victim: Victim, { rounds, print }: Options): Promise<StreamOutcome> {
   const folder = await mkdtemp(join(tmpdir(), 'durability-'));
   const key = randomBytes(16).toString('hex');
   let service = await startService(folder, key);
   try {
     const ids = await createDevices(service);
     const acknowledgedByRound = new Map<string, number[]>();
-    let lost = 0;
+    const receivedAt = new Map(ids.map((id) => [id, 0]));
+    let [lost, late] = [0, 0];
     let next = 0;
     for (let round = 1; round <= rounds; round++) {
       const protocol = `round ${round}`;
@@ -56,9 +64,12 @@ export async function killDuringIngest(victim: Victim, { rounds, print }: Option
           const first = next;
           const numbers = Array.from({ length: writer % 2 ? batch_size : 1 }, (_, index) => first + index);
           next += numbers.length;
+          const begun = Math.floor(Date.now() / 1000);
           const isStored = await postStreams(current, ids, protocol, numbers).catch(() => false);
           if (isStored) acknowledged.push(...numbers);
-          else await sleep(10);
+          const senders = isStored ? numbers.map((n) => ids[n % ids.length] ?? '') : [];
+          for (const id of senders) receivedAt.set(id, Math.max(receivedAt.get(id) ?? 0, begun));
+          if (!isStored) await sleep(10);
         }
       });
       // a kill at any moment of steady writes; a busy machine takes longer to begin
@@ -80,14 +91,18 @@ export async function killDuringIngest(victim: Victim, { rounds, print }: Option
       await Promise.all(clients);
       const missing = await countMissing(service, protocol, acknowledged);
       lost += missing;
-      const counts = `${acknowledged.length} acknowledged, ${missing} lost`;
+      const lateNow = await countLate(receivedAt, async (id) => [await show(service, `/devices/${id}/`)]);
+      late += lateNow;
+      const counts = `${acknowledged.length} acknowledged, ${missing} lost, ${lateNow} of ${ids.length} receipts late`;
       print(`${victim} ${round}/${rounds}: ${counts}, recovered after ${recovery_ms} ms`);
     }
     let lostAtEnd = 0;
     for (const [protocol, acknowledged] of acknowledgedByRound)
       lostAtEnd += await countMissing(service, protocol, acknowledged);
+    const listed = async () => (await show(service, '/devices/')).result;
+    await waitUntil(async () => (await countLate(receivedAt, listed)) === 0, recovery_timeout_ms);
     const total = [...acknowledgedByRound.values()].reduce((sum, { length }) => sum + length, 0);
-    return { acknowledged: total, lost: Math.max(lost, lostAtEnd) };
+    return { acknowledged: total, lost: Math.max(lost, lostAtEnd), late };
   } finally {
     await service.stop();
     await killOrphanedMongod(folder);
@@ -224,6 +239,30 @@ async function countMissing(service: Service, protocol: string, acknowledged: re
   return acknowledged.filter((n) => occurrences.get(n) !== 1).length;
 }
 
+interface Shown {
+  id_developer: string;
+  last_stream_at?: number;
+}
+
+async function show(service: Service, path: string): Promise<Shown & { result: Shown[] }> {
+  const response = await send(service, 'GET', encodeURI(path));
+  if (response.status !== 200) throw new Error(`cannot show ${path}: ${await response.text()}`);
+  return (await response.json()) as Shown & { result: Shown[] };
+}
+
+/** Counts the devices that are shown with a receipt before that of an acknowledged stream. */
+async function countLate(
+  receivedAt: ReadonlyMap<string, number>,
+  load: (id: string) => Promise<readonly Shown[]>,
+): Promise<number> {
+  let late = 0;
+  for (const [id, received_at] of receivedAt) {
+    const shown = (await load(id)).find(({ id_developer }) => id_developer === id);
+    if ((shown?.last_stream_at ?? 0) < received_at) late++;
+  }
+  return late;
+}
+
 function parseRounds(text: string): number {
   if (!/^[1-9][0-9]{0,3}$/.test(text)) throw new InvalidArgumentError('must be a whole number from 1 to 9999.');
   return Number(text);
@@ -237,9 +276,9 @@ async function main(): Promise<void> {
   const options = { rounds: program.opts<{ rounds: number }>().rounds, print: console.log };
   let failed = false;
   for (const victim of ['service', 'mongod', 'both'] as const) {
-    const { acknowledged, lost } = await killDuringIngest(victim, options);
-    console.log(`${victim}: ${lost} of ${acknowledged} acknowledged streams lost`);
-    failed ||= lost > 0;
+    const { acknowledged, lost, late } = await killDuringIngest(victim, options);
+    console.log(`${victim}: ${lost} of ${acknowledged} acknowledged streams lost, ${late} receipts late`);
+    failed ||= lost > 0 || late > 0;
   }
   const control = await killDuringUnsafeWrites(options);
   console.log(`control, w:1 without journal: ${control.lost} of ${control.acknowledged} acknowledged writes lost`);

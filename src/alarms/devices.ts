@@ -1,7 +1,7 @@
 import type { Database, StoredObject } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { findMany } from '../db/raw-find.js';
-import { findEnabled, keyOfId } from '../objects/ancestors.js';
+import { findEnabled } from '../objects/ancestors.js';
 import type { SendingDevice } from '../objects/received-streams.js';
 import { device } from '../resources/index.js';
 

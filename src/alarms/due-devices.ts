@@ -1,6 +1,5 @@
 import type { Database } from '../db/database.js';
-import type { Id } from '../db/ids.js';
-import { keyOfId } from '../objects/ancestors.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { findNextTimes } from '../objects/values/last-values.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type ReviewDeps, refreshDevices } from './review.js';

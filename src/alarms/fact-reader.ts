@@ -1,10 +1,9 @@
 import { createLookup } from '../db/batching/lookup.js';
 import { type ClusteredDocument, readRanges } from '../db/clustered.js';
 import type { Database, StoredObject } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { findMany, runPipeline } from '../db/raw-find.js';
 import { createShares } from '../lib/shares.js';
-import { keyOfId } from '../objects/ancestors.js';
 import {
   buildFilter,
   findLastValue,

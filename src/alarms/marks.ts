@@ -4,7 +4,7 @@ import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { device } from '../resources/index.js';
 
-type MarkedDevice = StoredObject & { condition_met_at?: number };
+type MarkedDevice = StoredObject & { condition_met_at?: number; stream_revision?: Id };
 
 const devicesOf = (db: Database) => db.collection<MarkedDevice>(device.plural);
 
@@ -25,7 +25,9 @@ export function createMarker(db: Database): SetMark {
     async (marks) => {
       const condition_met_at = Math.max(...marks.map(({ now }) => now));
       const filter = { _id: { $in: marks.map(({ _id }) => _id) } };
-      await retryOnce(() => devicesOf(db).updateMany(filter, { $set: { condition_met_at } }));
+      // a stream that is stored before the mark writes nothing to its device: the evaluation has to look again
+      const $set = { condition_met_at, stream_revision: db.newId() };
+      await retryOnce(() => devicesOf(db).updateMany(filter, { $set }));
     },
     { maxBatchSize: 500, maxInFlight: 2, accountOf: ({ account }) => account },
   );

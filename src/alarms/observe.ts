@@ -1,8 +1,7 @@
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { runInParallel } from '../lib/parallel.js';
 import { awaitLater } from '../lib/promises.js';
 import { createTurns } from '../lib/turns.js';
-import { keyOfId } from '../objects/ancestors.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { scheduleDue } from './due-devices.js';
 import { type EvaluationDeps, isRaisable, refreshRecord } from './evaluate.js';

@@ -1,6 +1,7 @@
+import { keyOfId } from '../db/ids.js';
 import { runInParallel } from '../lib/parallel.js';
 import { getOrStart } from '../lib/promises.js';
-import { isSameChain, keyOfId } from '../objects/ancestors.js';
+import { isSameChain } from '../objects/ancestors.js';
 import { findMatchingDevices } from '../objects/saved-filters.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type Cause, type EvaluationDeps, refreshRecord } from './evaluate.js';

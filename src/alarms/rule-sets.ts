@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Database, StoredObject } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { findMany } from '../db/raw-find.js';
 import { getOrStart } from '../lib/promises.js';
-import { keyOfId } from '../objects/ancestors.js';
 import type { Operator, StoredCondition } from '../resources/alarm-condition.js';
 import type { Severity } from '../resources/alarm-states.js';
 import { alarmrule } from '../resources/index.js';

@@ -8,6 +8,7 @@ import { resealAll } from '../file-storage/linked.js';
 import { awaitLater } from '../lib/promises.js';
 import { openVault } from '../lib/vault.js';
 import { data_version, version } from '../lib/version.js';
+import { lease_prefix } from '../objects/deferred-receipts.js';
 import { resealWebhooks } from '../webhooks/secrets.js';
 import { type BackupReader, type Frame, openBackupFile, parseDocuments } from './file.js';
 import { type BackupHeader, type BackupTotals, decodeCollection, formatTotals, parseJsonFrame } from './header.js';
@@ -58,6 +59,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
       if (!isRepeated) await assertEmpty(db);
       await dropCollections(db);
       await load(options, file, totals);
+      await leaveReceipts(db, new Date(created_at));
       const unreadable = await reseal(options, backedUpKey);
       const enabled_webhooks = await db.collection('webhooks').countDocuments({ enabled: true });
       await unmark();
@@ -99,6 +101,12 @@ async function assertEmpty(db: Db): Promise<void> {
 async function dropCollections(db: Db): Promise<void> {
   const views = await db.listCollections({ type: 'view' }, { nameOnly: true }).toArray();
   for (const name of [...views.map((view) => view.name), ...(await listCollections(db))]) await db.dropCollection(name);
+}
+
+/** Has the service read receipts from the streams that were in memory at the time of the backup. */
+async function leaveReceipts(db: Db, until: Date): Promise<void> {
+  const lease = { _id: `${lease_prefix}of-backup`, holder: 'backup', until };
+  await db.collection<typeof lease>('leases').replaceOne({ _id: lease._id }, lease, { upsert: true });
 }
 
 /** Reads the file to its end. @throws StartError if it is not whole */

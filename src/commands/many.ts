@@ -1,9 +1,8 @@
 import type { mongo } from 'mongoose';
 import { type Database, read_limit_ms } from '../db/database.js';
 import { chooseSlot, describeFull } from '../db/free-slot.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { splitIntoBatches } from '../lib/batches.js';
-import { keyOfId } from '../objects/ancestors.js';
 import { type BulkAction, deleteOrphans } from '../objects/bulk/action.js';
 import { max_documents } from '../objects/bulk/change.js';
 import { command } from '../resources/index.js';

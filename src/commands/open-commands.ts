@@ -1,8 +1,7 @@
 import { createLookup, type LookUp } from '../db/batching/lookup.js';
 import { type Database, read_limit_ms } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { findRaw } from '../db/raw-find.js';
-import { keyOfId } from '../objects/ancestors.js';
 import { command } from '../resources/index.js';
 import { getId } from '../serialize/bson.js';
 import { type CommandRef, isOpen, toDelivered, toRef } from './store.js';

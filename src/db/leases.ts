@@ -43,6 +43,22 @@ export async function releaseLease(db: DatabaseAccess, name: string, holder: str
   await leases(db).updateOne({ _id: name, holder }, [{ $set: { until: '$$NOW' } }]);
 }
 
+/** Finds the leases that have expired, by how their names begin. */
+export async function findExpired(
+  db: DatabaseAccess,
+  prefix: string,
+): Promise<readonly Pick<Lease, '_id' | 'until'>[]> {
+  const names = { _id: { $gte: prefix, $lt: `${prefix}\uffff` }, $expr: hasExpired };
+  return leases(db)
+    .find(names, { projection: { until: 1 } })
+    .toArray();
+}
+
+/** Removes a lease whose name is not used again. */
+export async function removeLease(db: DatabaseAccess, name: string): Promise<void> {
+  await leases(db).deleteOne({ _id: name });
+}
+
 interface Job extends LeaseRequest {
   taken?: string | undefined;
 }

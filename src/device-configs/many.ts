@@ -1,12 +1,11 @@
 import type { mongo } from 'mongoose';
 import type { Database } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { findMany } from '../db/raw-find.js';
 import { type DesiredConfig, selectConfig } from '../device-state/changes.js';
 import { updateStates } from '../device-state/store.js';
 import { AppError } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
-import { keyOfId } from '../objects/ancestors.js';
 import { type BulkAction, deleteOrphans } from '../objects/bulk/action.js';
 import { deviceconfig, devicestate } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';

@@ -1,10 +1,9 @@
 import type { Change } from '../db/change-stream.js';
 import type { Database, Log } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
 import { type ChangeEntry, createChangeTail } from '../http/live/change-tail.js';
 import type { Tail } from '../http/live/tail.js';
-import { keyOfId } from '../objects/ancestors.js';
 import { devicestate } from '../resources/index.js';
 import { type DesiredMessage, formatDesired, type StoredState, statesOf } from './store.js';
 

@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import type { DatabaseAccess } from '../db/database.js';
-import { copyId, type Id } from '../db/ids.js';
+import { copyId, type Id, keyOfId } from '../db/ids.js';
 import { findAll, findMany } from '../db/raw-find.js';
-import { type Ancestors, keyOfId } from '../objects/ancestors.js';
+import type { Ancestors } from '../objects/ancestors.js';
 import { nodeProjection } from '../objects/removed-nodes.js';
 import { tombstonesOf } from '../objects/tombstones.js';
 import { ancestorFields } from '../resources/event.js';

@@ -2,4 +2,4 @@
 export const version = '0.3.0';
 
 /** Version of the stored data: the number of migrations, so that it grows with each of them. */
-export const data_version = 14;
+export const data_version = 15;

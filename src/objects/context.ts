@@ -7,8 +7,10 @@ import type { KeyLimit } from '../db/reach.js';
 import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
 import { readInSlots } from '../lib/read-in-slots.js';
 import { type Caller, createShares, type Shares } from '../lib/shares.js';
+import { createDeferredReceipts, type DeferredReceipts } from './deferred-receipts.js';
 import type { JournaledWork } from './journal.js';
 import { createLastStreamCache, type LastStreamCache } from './last-stream-cache.js';
+import { createShownStorer, type StoreShown } from './lost-receipts.js';
 import { openSharedNames, type TakeNumber } from './shared-names.js';
 
 /** The database and the state that all requests of a process share. */
@@ -22,6 +24,8 @@ export interface Store {
   takeNumber(plural: string): TakeNumber;
   counts: CountCache;
   lastStreams: LastStreamCache;
+  deferred: DeferredReceipts;
+  storeShown: StoreShown;
   /** Devices that conditions on documents of other collections select: their ids are a condition of one query. */
   max_selected: number;
   hierarchy: HierarchyVersions;
@@ -88,6 +92,8 @@ export function createStore(db: Database, countCacheThreshold = 25_000, max_sele
     takeNumber: oncePerCollection((plural) => openSharedNames(db, plural)),
     counts: createCountCache(db.command, countCacheThreshold),
     lastStreams: createLastStreamCache(),
+    deferred: createDeferredReceipts(db),
+    storeShown: createShownStorer(db),
     max_selected,
     hierarchy: createHierarchyVersions(),
     journaled: { inProgress: new Map(), abandoned: new Set() },

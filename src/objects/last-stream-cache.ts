@@ -3,7 +3,8 @@ import type { Database } from '../db/database.js';
 import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { device } from '../resources/index.js';
-import { findElement, toBuffer } from '../serialize/bson.js';
+import { findElement, getNumber, toBuffer } from '../serialize/bson.js';
+import { max_age_s } from './deferred-receipts.js';
 import type { LastStream } from './stream-values.js';
 
 type Bson = Uint8Array;
@@ -20,8 +21,9 @@ const entry_bytes = 300;
 const max_age_ms = 60_000;
 
 /**
- * Creates the cache of last streams of devices by their `stream_revision`, which every instance replaces after it has stored or
- * deleted data streams of a device, and before it answers: a stream that was found after a device was read is the last until then.
+ * Creates the cache of last streams of devices by their `stream_revision`, which every instance replaces after it has deleted
+ * data streams of a device, or stored some and the last before a while ago, and before it answers: a stream that was found after
+ * a device was read is the last until then. Devices that keep sending are not cached: their receipts are stored later.
  */
 export function createLastStreamCache() {
   const cache = new LRUCache<string, Entry>({
@@ -36,8 +38,9 @@ export function createLastStreamCache() {
       if (entry === undefined || entry.revision !== readBytes(bson, 'stream_revision')) return undefined;
       return entry.at <= now ? entry : undefined;
     },
-    /** @param bson the device as it was read before the stream */
-    set(bson: Bson, { at, data }: LastStream): void {
+    /** @param bson the device as it was read before the stream @param now epoch seconds */
+    set(bson: Bson, { at, data }: LastStream, now: number): void {
+      if ((getNumber(bson, 'last_stream_at') ?? 0) > now - max_age_s) return;
       const revision = readBytes(bson, 'stream_revision');
       // the bytes are part of a reply
       if (revision !== undefined) cache.set(readBytes(bson, '_id') ?? '', { at, data: Buffer.from(data), revision });

@@ -45,7 +45,7 @@ async function loadLastStreams(
     const last = found.get(id_developer);
     if (last === undefined) continue;
     streams.set(bson, last);
-    if (last.isLast) store.lastStreams.set(bson, last);
+    if (last.isLast) store.lastStreams.set(bson, last, now);
   }
   return streams;
 }

@@ -1,5 +1,5 @@
 import { read_limit_ms } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import type { Index } from '../db/indexes.js';
 import { isWholeList, type QueryPlan } from '../db/query-plan.js';
 import { findAll, runPipeline } from '../db/raw-find.js';
@@ -9,7 +9,6 @@ import { buildAlarmConditions } from '../resources/device/alarms.js';
 import { buildEntryConditions } from '../resources/device/configs.js';
 import { alarm, device, devicestate, devicevalue } from '../resources/index.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import { keyOfId } from './ancestors.js';
 import type { LookUpScope } from './path-filters.js';
 
 type Stored = Readonly<Record<string, unknown>>;

@@ -2,6 +2,7 @@ import type { StoredNode } from '../db/batching/loader.js';
 import type { Id } from '../db/ids.js';
 import { isNamed, isPlaced, type KeyLimit } from '../db/reach.js';
 import { AppError } from '../errors.js';
+import { device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
 import { getId, getString } from '../serialize/bson.js';
@@ -23,7 +24,13 @@ export async function showResource(
   for (const [field, parent] of Object.entries(within)) {
     if (getString(document, field) !== parent) throw new AppError('notFound');
   }
+  if (plural === device.plural && (await isStoredAnew(ctx, document))) return showResource(ctx, { plural }, id, within);
   return document;
+}
+
+/** Stores receipts that the device does not have yet. */
+async function isStoredAnew({ store, now }: OperationContext, bson: Bson): Promise<boolean> {
+  return (await store.deferred.store(getId(bson, '_id'))) || (await store.storeShown(bson, now)) === true;
 }
 
 /** @returns the place of the object @throws AppError notFound (4041) */

@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import type { StoredObject } from '../db/database.js';
+import { keyOfId } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { ancestorFields } from '../resources/event.js';
@@ -7,7 +8,7 @@ import { device, savedFilter } from '../resources/index.js';
 import { describeFaults, parseSavedQuery } from '../resources/saved-filter.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { PathCondition } from '../schema/path-filters.js';
-import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
+import { type Ancestors, isBelow, resolveAncestors } from './ancestors.js';
 import type { OperationContext } from './context.js';
 import { assertUnambiguous, type LookUpScope } from './path-filters.js';
 import { selectMatching } from './related-devices.js';

@@ -49,6 +49,7 @@ const internalKeys = [
   'last_change',
   'claim',
   'message',
+  'is_silent',
   'shared_content',
 ];
 

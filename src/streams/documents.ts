@@ -28,11 +28,13 @@ interface Sender {
   user: string | undefined;
   /** Epoch seconds. */
   now: number;
+  isWill?: boolean;
+  isImport?: boolean;
 }
 
 /** Builds the document of a stream; `setSender` completes it. @param n from `createNumbering` */
 export function buildDocument(
-  { account, user, now }: Sender,
+  { account, user, now, isWill = false, isImport = false }: Sender,
   { device, _t, protocol, at, data, message }: Entry,
   n: mongo.Long,
 ): StreamDocument {
@@ -45,6 +47,8 @@ export function buildDocument(
     data,
     owner: user,
     ...(message && { message }),
+    // its number does not say when the device was last heard of (`src/objects/lost-receipts.ts`)
+    ...((isWill || isImport) && { is_silent: true }),
   };
 }
 

@@ -1,25 +1,22 @@
 import type { mongo } from 'mongoose';
 import { createBatcher } from '../db/batching/batcher.js';
 import type { Database } from '../db/database.js';
-import type { Id } from '../db/ids.js';
 import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
 import { createShares } from '../lib/shares.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
-import { type DeadlineMove, extendDeadlines } from '../objects/device-deadlines.js';
+import { createDeferredReceipts, type DeferredReceipts } from '../objects/deferred-receipts.js';
 import { replaceRevisions } from '../objects/last-stream-cache.js';
 import type { PrepareEvaluation } from '../objects/received-streams.js';
 import { createValueRecorder } from '../objects/values/recorder.js';
-import type { DeadlineKind } from '../resources/device/status.js';
 import { stream } from '../resources/index.js';
-import type { StreamKind } from '../resources/stream.js';
 import { createLateMarker } from '../summaries/marks.js';
 import { buildDocument, insertDocuments, type StreamDocument, setSender } from './documents.js';
 import { type AccountPart, compareWithRules, createFinisher, findLastTimes } from './finish.js';
 import { createOnceInserter, findMissing } from './insert-once.js';
 import { createNumbering, type NextNumber } from './numbering.js';
+import { collectMoves, recordReceipts } from './receipts.js';
 import {
-  type Device,
   type Devices,
   findDevices,
   findFaults,
@@ -56,6 +53,8 @@ export interface IngestMetrics {
 
 interface Options {
   db: Database;
+  /** Default: none are kept. */
+  deferred?: DeferredReceipts;
   areAncestorsEnabled: AreAncestorsEnabled;
   metrics: IngestMetrics;
   /** Epoch milliseconds. */
@@ -69,9 +68,9 @@ const batch_entries = 2000;
 const max_unanswered = 100_000;
 
 /**
- * Group commit: streams that arrive together are written together. Looking up devices, inserting streams and moving
- * deadlines are one command each per batch, acknowledged by a majority and journaled before any job resolves
- * (reference/streams.md#durability). Values and alarms follow for each account by itself.
+ * Group commit: streams that arrive together are written together. Looking up devices, inserting streams, acknowledged by a
+ * majority and journaled (reference/streams.md#durability), and looking at the devices again are one command each per batch
+ * before any job resolves. Values and alarms follow for each account by itself.
  * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, overloaded (5033) before
  * anything is stored, database (5031)
  */
@@ -115,6 +114,7 @@ function openStages(options: Options, nextNumber: NextNumber) {
   const values = createValueRecorder(db, clock);
   const insertOnce = createOnceInserter(db, nextNumber);
   return {
+    deferred: createDeferredReceipts(db),
     ...options,
     nextNumber,
     insertOnce,
@@ -195,7 +195,7 @@ interface Stored {
  * and begins the rest of the work of each account. @returns the faults of jobs whose devices were deleted since
  */
 async function follow(
-  { db, prepareEvaluation, finish }: Stages,
+  { db, deferred, prepareEvaluation, finish }: Stages,
   stored: readonly Job[],
   devices: Devices,
   { last, endReview }: Stored,
@@ -207,7 +207,7 @@ async function follow(
       ...{ prepareEvaluation, isMeasured: endReview !== undefined, last },
     });
     const stream_revision = db.newId();
-    if (await move(db, jobs, devices, { parts, stream_revision })) {
+    if (await recordReceipts({ db, deferred }, collectMoves(jobs, devices, parts), stream_revision)) {
       const finishing = beginFinishing(jobs, parts, (part) => finish(part, stream_revision));
       // a review may have seen what was deleted again
       if (endReview !== undefined && withdrawn.size === 0)
@@ -230,39 +230,6 @@ function beginFinishing(
   for (const [account, part] of parts) finishing.set(account, awaitLater(finish(part)));
   for (const job of jobs) job.finished = finishing.get(job.account);
   return finishing;
-}
-
-const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };
-
-/** @returns false if a device was deleted or marked since */
-function move(
-  db: Database,
-  jobs: readonly Job[],
-  devices: Devices,
-  { parts, stream_revision }: { parts: ReadonlyMap<string, AccountPart>; stream_revision: Id },
-): Promise<boolean> {
-  const moves = new Map<string, DeadlineMove>();
-  const createMove = (sender: Device | undefined): DeadlineMove => ({
-    _id: sender?._id,
-    receipts: {},
-    hasNewRevision: false,
-    mark: sender && parts.get(sender.account)?.evaluation?.markOf(sender),
-  });
-  for (const { entries, documents, now, isWill, skipsRepeated, isImport } of jobs) {
-    for (const { device, _t } of entries) {
-      const move = moves.get(device) ?? createMove(devices.get(device));
-      // a majority then has what a stream was left out for
-      if (isWill || skipsRepeated || _t === 'str') move.hasNewRevision = true;
-      moves.set(device, move);
-    }
-    if (isWill) continue;
-    for (const { _id, _t } of documents) {
-      const { receipts = {} } = moves.get(_id.device) ?? {};
-      const received = isImport ? Math.floor(Math.min(_id.at.value, now)) : now;
-      receipts[path[_t]] = Math.max(receipts[path[_t]] ?? 0, received);
-    }
-  }
-  return extendDeadlines(db, [...moves.values()], stream_revision);
 }
 
 /**

@@ -6,7 +6,9 @@ import { isWithin, type KeyLimit } from '../db/reach.js';
 import { createFieldErrors, type FieldErrors } from '../errors.js';
 import { createTurns } from '../lib/turns.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
+import type { StoredDeadline } from '../objects/deferred-receipts.js';
 import type { SendingDevice } from '../objects/received-streams.js';
+import { type DeadlineKind, deadlineKinds } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import { checksumOf } from './checksum.js';
 import type { StreamDocument } from './documents.js';
@@ -31,7 +33,11 @@ export interface Submission extends ParsedStreams {
   isDryRun?: boolean;
 }
 
-export interface StoredDevice extends StoredObject {
+type DeadlineMembers = {
+  [key in `last_${DeadlineKind}_at` | `${DeadlineKind}_safe_until` | `frequency_${DeadlineKind}`]?: number;
+};
+
+export interface StoredDevice extends StoredObject, DeadlineMembers {
   owner: string;
   id_model?: string;
   checksum?: string;
@@ -43,6 +49,7 @@ export interface Device extends SendingDevice {
   owner: string;
   checksum: string | undefined;
   accepting: boolean;
+  deadlines: { readonly [kind in DeadlineKind]: StoredDeadline };
 }
 
 /** The fault of a `device` that does not exist in the account. */
@@ -50,6 +57,18 @@ export const unknownDevice = 'does not exist';
 
 /** Devices by their identifier. */
 export type Devices = Map<string, Device>;
+
+const projection = Object.fromEntries(
+  [
+    ...['account', 'id_developer', 'ancestors', 'enabled', 'id_model', 'checksum', 'owner', 'condition_met_at'],
+    ...deadlineKinds.flatMap((kind) => [`last_${kind}_at`, `${kind}_safe_until`, `frequency_${kind}`]),
+  ].map((key) => [key, 1]),
+);
+
+function readDeadline(members: DeadlineMembers, kind: DeadlineKind): StoredDeadline {
+  const { [`last_${kind}_at` as const]: last_at = 0, [`${kind}_safe_until` as const]: safe_until = 0 } = members;
+  return { last_at, safe_until, period_s: (members[`frequency_${kind}`] ?? 0) * 60 };
+}
 
 /** Loads the devices that submissions name. */
 export async function findDevices(
@@ -60,24 +79,16 @@ export async function findDevices(
   const sent = submissions.flatMap(({ account, entries }) => entries.map(({ device }) => ({ account, id: device })));
   const stored = await findAll(db.collection<StoredDevice>(device.plural), {
     filter: buildKeyQuery(sent),
-    projection: {
-      account: 1,
-      id_developer: 1,
-      ancestors: 1,
-      enabled: 1,
-      id_model: 1,
-      checksum: 1,
-      owner: 1,
-      condition_met_at: 1,
-    },
+    projection,
   });
   const devices = new Map<string, Device>();
   await Promise.all(
     stored.map(async ({ _id, account, id_developer, ancestors = [], enabled, ...members }) => {
       const accepting = enabled === true && (await areAncestorsEnabled(account, ancestors));
       const { id_model, owner, checksum, condition_met_at } = members;
+      const deadlines = { stream: readDeadline(members, 'stream'), status: readDeadline(members, 'status') };
       const device = { _id, account, id_developer, ancestors, id_model, owner, checksum, condition_met_at, accepting };
-      devices.set(id_developer, device);
+      devices.set(id_developer, { ...device, deadlines });
     }),
   );
   return devices;

@@ -3,9 +3,8 @@ import type { mongo } from 'mongoose';
 import type { RangeCondition } from '../db/clustered.js';
 import type { Database } from '../db/database.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
-import type { Id } from '../db/ids.js';
+import { type Id, keyOfId } from '../db/ids.js';
 import { runPipeline } from '../db/raw-find.js';
-import { keyOfId } from '../objects/ancestors.js';
 import { stream } from '../resources/index.js';
 import { buildHourKey, type Hour, hour_s, late_s, roundToHour, settle_s, summariesOf } from './hours.js';
 

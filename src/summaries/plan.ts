@@ -1,8 +1,8 @@
 import { type RangeCondition, readRanges } from '../db/clustered.js';
 import type { Database } from '../db/database.js';
+import { keyOfId } from '../db/ids.js';
 import { findOne, runPipeline } from '../db/raw-find.js';
 import { groupBy } from '../lib/group-by.js';
-import { keyOfId } from '../objects/ancestors.js';
 import { streamsummary } from '../resources/index.js';
 import { type DataPath, formatPointer } from '../schema/data-path.js';
 import { buildSpanRange, type Hour, type HourDocument, hour_s, progressOf, roundToHour, summariesOf } from './hours.js';

@@ -1,9 +1,8 @@
 import type { mongo } from 'mongoose';
-import type { Id } from '../../db/ids.js';
+import { type Id, keyOfId } from '../../db/ids.js';
 import { findAll } from '../../db/raw-find.js';
 import { device } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
-import { keyOfId } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
 import type { NodeRef } from '../removed-nodes.js';
 

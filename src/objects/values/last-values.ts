@@ -1,11 +1,11 @@
 import type { mongo } from 'mongoose';
 import type { ClusteredDocument, IdBounds } from '../../db/clustered.js';
 import { type Database, read_limit_ms } from '../../db/database.js';
+import { keyOfId } from '../../db/ids.js';
 import { findOne } from '../../db/raw-find.js';
 import { runInParallel } from '../../lib/parallel.js';
 import { createTurns } from '../../lib/turns.js';
 import { readPath } from '../../schema/data-path.js';
-import { keyOfId } from '../ancestors.js';
 import { buildFilter, buildPresence, findEnds, type StreamingDevice, streamsOf } from '../stream-values.js';
 import { type KeptPath, keyOfValue, type SentValue } from './values.js';
 

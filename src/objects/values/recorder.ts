@@ -1,12 +1,11 @@
 import { LRUCache } from 'lru-cache';
 import type { mongo } from 'mongoose';
 import type { Database } from '../../db/database.js';
-import type { Id } from '../../db/ids.js';
+import { type Id, keyOfId } from '../../db/ids.js';
 import { findMany } from '../../db/raw-find.js';
 import { runInParallel } from '../../lib/parallel.js';
 import { createTurns } from '../../lib/turns.js';
 import { readPath } from '../../schema/data-path.js';
-import { keyOfId } from '../ancestors.js';
 import { cache_ms, measuredPathsOf } from '../measured-paths.js';
 import type { ReceivedStream } from '../received-streams.js';
 import { openReview, scheduleReview } from './reviews.js';

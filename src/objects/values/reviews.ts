@@ -2,6 +2,7 @@ import { type Database, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { valuereview } from '../../resources/index.js';
 import { replaceRevisions } from '../last-stream-cache.js';
+import { saveReceiptsOf } from '../lost-receipts.js';
 import { measuredPathsOf } from '../measured-paths.js';
 
 /** Devices whose values are to be computed again; of a device with streams of the future the `_id` is that of the device. */
@@ -59,6 +60,8 @@ export async function withReview<Result>(
     if (ids.length > 0) await reviewsOf(db).updateOne({ _id }, { $set }, { upsert: true });
   };
   await request(now + removing_s);
+  // only the streams may have the times of their receipt
+  await saveReceiptsOf(db, devices);
   try {
     return await remove();
   } finally {

@@ -1,11 +1,10 @@
 import { type Collection, read_limit_ms } from '../../db/database.js';
-import type { Id } from '../../db/ids.js';
+import { type Id, keyOfId } from '../../db/ids.js';
 import { isWholeList, planQuery } from '../../db/query-plan.js';
 import { findRaw } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
 import { device, devicevalue } from '../../resources/index.js';
 import { getId } from '../../serialize/bson.js';
-import { keyOfId } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
 import type { Bson } from '../page.js';
 import { byValue, findDevices, removeModels } from '../related-devices.js';

@@ -1,11 +1,10 @@
 import mongoose, { type mongo } from 'mongoose';
 import type { Database } from '../../db/database.js';
 import { findDuplicates } from '../../db/driver-errors.js';
-import type { Id } from '../../db/ids.js';
+import { type Id, keyOfId } from '../../db/ids.js';
 import { findMany } from '../../db/raw-find.js';
 import { devicevalue } from '../../resources/index.js';
 import { type DataPath, parseDataPath } from '../../schema/data-path.js';
-import { keyOfId } from '../ancestors.js';
 import type { MeasuredPath } from '../measured-paths.js';
 import type { StreamingDevice } from '../stream-values.js';
 

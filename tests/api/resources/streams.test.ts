@@ -895,12 +895,15 @@ describe('a deleted device', () => {
   });
 
   it.each([
-    ['the look-up of the device and before the insert', 'streams', 'insertMany'],
-    ['the insert and before the update of its deadline', 'devices', 'updateMany'],
-  ] as const)('has streams stored during its deletion removed again: after %s', async (_moment, plural, method) => {
+    ['the look-up of the device and before the insert', 'streams', 'insertMany', false],
+    ['the insert and before the update of its deadline', 'devices', 'updateMany', false],
+    ['the insert and before the second look at it', 'streams', 'insertMany', true],
+  ] as const)('has streams stored meanwhile removed: after %s', async (_moment, plural, method, isSending) => {
     const id = await fixtures.device({ id_group });
+    // its receipt is stored later
+    if (isSending) for (const each of [id, device]) await api.post('/streams/', { device: each, data: {} });
     const { collection } = service.db;
-    // deletes the device right before this one call
+    // deletes the device right before this one call, or after it
     const db: Database = {
       ...service.db,
       collection: (name) =>
@@ -910,15 +913,22 @@ describe('a deleted device', () => {
             if (typeof value !== 'function') return value;
             if (name !== plural || property !== method) return value.bind(target);
             return async (...args: unknown[]) => {
+              const inserted = isSending && (await value.apply(target, args));
               await api.delete(pathOf('devices', id));
-              return value.apply(target, args);
+              return isSending ? inserted : value.apply(target, args);
             };
           },
         }),
     };
     const metrics = { stored() {}, batch() {}, ingested() {} };
+    let deferred = 0;
+    const add = (moves: readonly object[]) => {
+      deferred += moves.length;
+      return isSending;
+    };
     const ingest = createIngest({
       db,
+      deferred: { ...service.store.deferred, add },
       areAncestorsEnabled: async () => true,
       metrics,
       clock: () => service.now() * 1000,
@@ -940,7 +950,8 @@ describe('a deleted device', () => {
       { status: 'rejected', reason: { failure: 'invalid', details: { '1.device': 'does not exist' } } },
       { status: 'fulfilled' },
     ]);
-    expect(await count()).toBe(1);
+    expect(await count()).toBe(isSending ? 2 : 1);
+    expect(deferred > 0).toBe(isSending);
     expect(await findOrphans(service.db.collection)).toEqual([]);
   });
 });
