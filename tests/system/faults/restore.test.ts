@@ -140,11 +140,14 @@ it('refuses a backup of later data', async () => {
 });
 
 it('is whole after a kill -9 and another run, and keeps the service from starting in between', async () => {
-  const tool = startTool('restore', [file], targetEnv());
-  await waitUntil(async () => (await db.collection('devices').countDocuments()) > 0);
-  tool.kill('SIGKILL');
-  // the test proves nothing unless the restore was interrupted
-  expect(await tool.ended).toBe('SIGKILL');
+  // again where it was complete before: the test proves nothing unless the restore was interrupted
+  for (;;) {
+    const tool = startTool('restore', [file], targetEnv());
+    await waitUntil(async () => (await db.collection('devices').countDocuments()) > 0);
+    await tool.stop('SIGKILL');
+    if ((await tool.ended) === 'SIGKILL') break;
+    await db.dropDatabase();
+  }
   expect((await restore()).complaints).toEqual([expect.stringContaining('another restore of this database')]);
   const waiting = await sandbox.service(targetEnv(), { ready: false });
   expect((await waiting.send('GET', '/readyz')).status).toBe(503);
