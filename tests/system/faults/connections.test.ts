@@ -173,7 +173,7 @@ it('answers every request that it received before SIGTERM, and those of kept-ali
 });
 
 it('is not ready but serves for SHUTDOWN_DELAY_S', async () => {
-  const data = { MQTT_PORT: 'off', DATA_DIR: `${sandbox.folder}/delayed`, SHUTDOWN_DELAY_S: '2' };
+  const data = { MQTT_PORT: 'off', DATA_DIR: `${sandbox.folder}/delayed`, SHUTDOWN_DELAY_S: '10' };
   const stopping = await sandbox.service(data);
   stopping.kill('SIGTERM');
   await waitUntil(async () => (await stopping.send('GET', '/readyz')).status === 503);
