@@ -19,7 +19,7 @@ export interface Outcome {
 }
 
 const devices_per_operator = 2;
-const settle_limit_ms = 30_000;
+const settle_limit_ms = 120_000;
 
 /**
  * Sends commands to devices through two instances while devices reconnect and answer, kills instances and database at random

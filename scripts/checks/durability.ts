@@ -9,7 +9,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import mongoose from 'mongoose';
 import { silentLog } from '../../src/lib/log.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
-import { type ServiceProcess, startServiceProcess, waitUntil } from '../support/service-process.js';
+import { type ServiceProcess, startServiceProcess, waitFor, waitUntil } from '../support/service-process.js';
 
 export type Victim = 'service' | 'mongod' | 'both';
 
@@ -35,7 +35,7 @@ interface Options {
 const writers = 12;
 const batch_size = 20;
 const device_count = 4;
-const recovery_timeout_ms = 60_000;
+const recovery_timeout_ms = 120_000;
 
 /**
  * Posts streams from several clients, singly and in arrays, and kills the victim with SIGKILL, several times on the same
@@ -230,7 +230,9 @@ async function countMissing(service: Service, protocol: string, acknowledged: re
   const occurrences = new Map<number, number>();
   for (let offset = 0; ; offset += 1000) {
     const query = `protocol=${encodeURIComponent(protocol)}&max=1000&offset=${offset}&sort=created_at`;
-    const response = await send(service, 'GET', `/streams/?${query}`);
+    const list = () => send(service, 'GET', `/streams/?${query}`);
+    // a busy machine may not answer in time
+    const response = await waitFor(list, ({ status }) => status !== 503);
     if (response.status !== 200) throw new Error(`cannot list streams: ${await response.text()}`);
     const { result } = (await response.json()) as { result: { data: { n: number } }[] };
     for (const { data } of result) occurrences.set(data.n, (occurrences.get(data.n) ?? 0) + 1);
