@@ -20,7 +20,7 @@ export interface Outcome {
   lost: number;
 }
 
-/** What became of streams. */
+/** Counts of streams. */
 export interface StreamOutcome extends Outcome {
   /** Devices that were shown with a receipt before that of an acknowledged stream. */
   late: number;

@@ -7,7 +7,7 @@ import { splitIntoBatches } from '../lib/batches.js';
 import { deadlineKinds } from '../resources/device/status.js';
 import { type DeadlineMove, extendDeadlines, type Receipts } from './device-deadlines.js';
 
-/** What is stored of a deadline. Times in epoch seconds. */
+/** The stored members of a deadline, in epoch seconds. */
 export interface StoredDeadline {
   /** 0 before the first stream. */
   last_at: number;

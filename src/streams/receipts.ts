@@ -14,7 +14,7 @@ const kindOf: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'st
 
 /** Receipts of a device in a batch. */
 interface Move extends DeadlineMove {
-  /** The streams tell the receipts, and nothing else of the device has to be stored. */
+  /** The receipts can be read from the streams, and nothing else of the device has to be stored. */
   isDeferrable: boolean;
 }
 

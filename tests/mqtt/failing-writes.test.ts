@@ -16,7 +16,7 @@ let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;
 const failing = new Set<string>();
 let failures = 0;
-/** What becomes of a write of packet ids whose reply is lost; one by one. */
+/** Outcomes of the next writes of packet ids. */
 const unconfirmed: ('written' | 'confirmed' | 'lost')[] = [];
 let storing: Promise<void> | undefined;
 /** Credentials are found once this resolves. */

@@ -84,7 +84,7 @@ it('an import repeated after kill -9 loses and doubles no line', async () => {
 
 const countWithout = (values: object) => (db: Db) => db.collection('devices').countDocuments({ $nor: [values] });
 
-/** Whether a change that was answered 5031 at its time limit goes on. */
+/** Reports whether a change is in progress: one that was answered 5031 at its time limit is not over. */
 const isJournaled = async (db: Db) => (await db.collection('bulkchanges').countDocuments()) > 0;
 
 /** Sends a change until it has begun: again, as a client would (reference/errors.md#retries). @returns the answer */

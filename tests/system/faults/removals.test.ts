@@ -108,7 +108,7 @@ describe('a deletion of 2,000 devices, interrupted', () => {
       service.kill('SIGKILL');
       await service.ended;
       const isLeft = (await countDocuments(before)).join() !== countsOfSmallTree.join();
-      // at its time limit a deletion is answered 5031 and goes on
+      // a deletion that was answered 5031 at its time limit is not over
       if ([undefined, 503].includes((await response)?.status) && isLeft) interrupted++;
       // another instance waits until the killed one has been silent for 5 s
       await before.collection('removal_journal').updateMany({ done: false }, { $set: { beat_at: new Date(0) } });
