@@ -55,7 +55,7 @@ export function runInShare<T>(
   return shares.run(requester.account, () => work(caller.signal), caller);
 }
 
-/** Waits for a storage or a receiver. A request that times out meanwhile is answered with `message` (5032). */
+/** Waits for a storage or a receiver. A request that times out before is answered with `message` (5032). */
 export async function awaitServer<T>(response: Response, message: string, work: () => Promise<T>): Promise<T> {
   const locals = localsOf(response);
   locals.timeoutError = new AppError('exception', { message });

@@ -122,7 +122,7 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
   );
 }
 
-/** How far the work is. */
+/** Progress of the work. */
 function describeWork(label: string, { done, failed }: WorkProgress, max: number) {
   const value = done + failed.length;
   return { label: `${label}: ${formatNumber(value)} of ${formatNumber(max)}`, value, max };
