@@ -292,7 +292,7 @@ function createMaintenance({
     await finishChanges(store, [queueCommands, storeConfigs, selectConfigs], clock());
     await finishMoves(store);
     await finishRemovals(store);
-    await store.deferred.store();
+    if (!db.readState().isReady) await store.deferred.store();
     await saveLostReceipts(db);
     await waitForJournaled(store, signal);
     if (isInitialized) return;

@@ -4,7 +4,7 @@ import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { device } from '../resources/index.js';
 import { findElement, getNumber, toBuffer } from '../serialize/bson.js';
-import { max_age_s } from './deferred-receipts.js';
+import { max_lag_s } from './deferred-receipts.js';
 import type { LastStream } from './stream-values.js';
 
 type Bson = Uint8Array;
@@ -17,6 +17,8 @@ interface Entry extends LastStream {
 
 const max_bytes = 32 * 1024 * 1024;
 const entry_bytes = 300;
+/** Longer than a batch of streams takes, and clocks differ. */
+const margin_s = 30;
 /** Bounds what an instance of an earlier version, or one that crashes after a deletion, does not replace. */
 const max_age_ms = 60_000;
 
@@ -40,7 +42,7 @@ export function createLastStreamCache() {
     },
     /** @param bson the device as it was read before the stream @param now epoch seconds */
     set(bson: Bson, { at, data }: LastStream, now: number): void {
-      if ((getNumber(bson, 'last_stream_at') ?? 0) > now - max_age_s) return;
+      if ((getNumber(bson, 'last_stream_at') ?? 0) > now - max_lag_s - margin_s) return;
       const revision = readBytes(bson, 'stream_revision');
       // the bytes are part of a reply
       if (revision !== undefined) cache.set(readBytes(bson, '_id') ?? '', { at, data: Buffer.from(data), revision });
