@@ -40,7 +40,7 @@ it('an idle service renews its leases together, and lists no indexes', async () 
   const profiled = ctx.db.collection('system.profile');
   const readChecks = () => profiled.find({ 'command.dbStats': 1 }, { sort: { ts: 1 } }).toArray();
   // a new database has got collections since the start, which the first one finds
-  await waitUntil(async () => (await readChecks()).length === 3, 60_000);
+  await waitUntil(async () => (await readChecks()).length === 3);
   await ctx.db.command({ profile: 0 });
   const [, first, last] = await readChecks();
   const listed = { 'command.listIndexes': { $exists: true }, ts: { $gt: first?.ts } };
