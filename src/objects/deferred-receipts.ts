@@ -53,6 +53,7 @@ export function isDeferrable({ last_at, safe_until, period_s }: StoredDeadline, 
 }
 
 interface Pending extends DeferredMove {
+  key: string;
   since_ms: number;
 }
 
@@ -64,32 +65,30 @@ export function createDeferredReceipts(db: Database): DeferredReceipts {
   function put(moves: readonly DeferredMove[]): void {
     for (const { _id, receipts } of moves) {
       if (_id === undefined) continue;
-      const { receipts: former = {}, since_ms = performance.now() } = pending.get(keyOfId(_id)) ?? {};
-      pending.set(keyOfId(_id), { _id, receipts: latestOf(receipts, former), since_ms });
+      const key = keyOfId(_id);
+      const { receipts: former = {}, since_ms = performance.now() } = pending.get(key) ?? {};
+      pending.set(key, { key, _id, receipts: latestOf(receipts, former), since_ms });
     }
   }
 
-  async function storeAll(keys: readonly string[]): Promise<void> {
-    const due = keys.flatMap((key) => pending.get(key) ?? []);
-    for (const key of keys) pending.delete(key);
+  /** Receipts stay in memory if they cannot be stored, or if the device has sent again. */
+  async function storeAll(due: readonly Pending[]): Promise<void> {
     // each second in a batch is a command
     const bySecond = due.toSorted((move, other) => (move.receipts.stream ?? 0) - (other.receipts.stream ?? 0));
     for (const batch of splitIntoBatches(bySecond, batch_size)) {
       const moves = batch.map(({ _id, receipts }) => {
         return { _id, receipts, hasNewRevision: receipts.stream !== undefined, mark: undefined };
       });
-      await extendDeadlines(db, moves, db.newId()).catch((error: unknown) => {
-        // tried again by the next turn
-        put(batch);
-        throw error;
-      });
+      await extendDeadlines(db, moves, db.newId());
+      for (const move of batch) if (pending.get(move.key) === move) pending.delete(move.key);
     }
   }
 
   async function store(_id?: Id): Promise<boolean> {
-    const keys = _id === undefined ? [...pending.keys()] : [keyOfId(_id)].filter((key) => pending.has(key));
-    await storeAll(keys);
-    return keys.length > 0;
+    const own = _id && pending.get(keyOfId(_id));
+    const due = _id === undefined ? [...pending.values()] : own === undefined ? [] : [own];
+    await storeAll(due);
+    return due.length > 0;
   }
 
   return {
@@ -104,7 +103,7 @@ export function createDeferredReceipts(db: Database): DeferredReceipts {
       while (turn.isLeaseHeld()) {
         await turn.pause(tick_ms);
         const until_ms = performance.now() - rest_ms;
-        await storeAll([...pending].flatMap(([key, { since_ms }]) => (since_ms <= until_ms ? [key] : [])));
+        await storeAll([...pending.values()].filter(({ since_ms }) => since_ms <= until_ms));
       }
       await store();
     },

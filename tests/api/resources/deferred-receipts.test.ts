@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { afterAll, beforeEach, expect, it } from '@jest/globals';
-import { createDeferredReceipts } from '../../../src/objects/deferred-receipts.js';
+import { AppError } from '../../../src/errors.js';
+import { createDeferredReceipts, type DeferredReceipts } from '../../../src/objects/deferred-receipts.js';
 import { saveLostReceipts } from '../../../src/objects/lost-receipts.js';
 import { createIngest } from '../../../src/streams/ingest.js';
 import { parseStreams } from '../../../src/streams/parse-streams.js';
@@ -136,6 +137,48 @@ it('are stored at once for a device with a condition that is met', async () => {
   expect(await stored(id)).toMatchObject({ last_stream_at: service.now() });
 });
 
+/** Begins a turn. @returns ends it */
+function beginTurn(kept: DeferredReceipts): () => Promise<void> {
+  const ended = new AbortController();
+  const turn = { tag: '', signal: ended.signal, isLeaseHeld: () => !ended.signal.aborted, wake() {} };
+  const working = kept.work({ ...turn, pause: async () => void (await once(ended.signal, 'abort')) });
+  return () => {
+    ended.abort();
+    return working;
+  };
+}
+
+it('stay in memory until they are stored, where a command fails and where the device sends meanwhile', async () => {
+  const ids = [await fixtures.device({ id_group }), await fixtures.device({ id_group })];
+  let [isFailing, sendMeanwhile] = [true, () => {}];
+  const kept = createDeferredReceipts({
+    ...service.db,
+    collection: (plural) => {
+      if (isFailing) throw new AppError('database');
+      sendMeanwhile();
+      return service.db.collection(plural);
+    },
+  });
+  const end = beginTurn(kept);
+  const move = async (id: string, at: number) => ({ _id: (await stored(id))?._id, receipts: { stream: at } });
+  const receipts = () => Promise.all(ids.map(async (id) => (await stored(id))?.last_stream_at));
+  const [first, last] = await Promise.all(ids.map((id, index) => move(id, 1000 * (index + 1))));
+  const others = Array.from({ length: 600 }, () => ({ _id: service.db.newId(), receipts: { stream: 1500 } }));
+  expect(kept.add([first, last, ...others] as never)).toBe(true);
+  await expect(kept.store()).rejects.toThrow(AppError);
+  expect(await receipts()).toEqual([undefined, undefined]);
+  isFailing = false;
+  sendMeanwhile = () => {
+    sendMeanwhile = () => {};
+    kept.add([{ ...first, receipts: { stream: 3000 } }] as never);
+  };
+  await kept.store();
+  expect(await receipts()).toEqual([1000, 2000]);
+  expect([await kept.store(last?._id), await kept.store(first?._id)]).toEqual([false, true]);
+  expect(await receipts()).toEqual([3000, 2000]);
+  await end();
+});
+
 it('are kept while the lease is held, and stored when the device is shown or the turn ends', async () => {
   const kept = createDeferredReceipts(service.db);
   const ids = [await fixtures.device({ id_group }), await fixtures.device({ id_group })];
@@ -143,16 +186,14 @@ it('are kept while the lease is held, and stored when the device is shown or the
     ids.map(async (id) => ({ _id: (await stored(id))?._id, receipts: { stream: 1000 } })),
   );
   expect(kept.add(moves)).toBe(false);
-  const ended = new AbortController();
-  const turn = { tag: '', signal: ended.signal, isLeaseHeld: () => !ended.signal.aborted, wake() {} };
-  const working = kept.work({ ...turn, pause: async () => void (await once(ended.signal, 'abort')) });
+  const end = beginTurn(kept);
   expect(kept.add(moves)).toBe(true);
   const receipts = () => Promise.all(ids.map(async (id) => (await stored(id))?.last_stream_at));
   expect(await receipts()).toEqual([undefined, undefined]);
   expect([await kept.store(moves[0]?._id), await kept.store(moves[0]?._id)]).toEqual([true, false]);
   expect(await receipts()).toEqual([1000, undefined]);
-  ended.abort();
+  const ended = end();
   expect(kept.add(moves)).toBe(false);
-  await working;
+  await ended;
   expect(await receipts()).toEqual([1000, 1000]);
 });
