@@ -16,7 +16,9 @@ export async function showResource(
   id: string,
   within: Readonly<Record<string, string>> = {},
 ): Promise<Bson> {
-  const document = await ctx.store.loader(plural).find(ctx, id);
+  let document = await ctx.store.loader(plural).find(ctx, id);
+  if (document !== undefined && plural === device.plural && (await saveReceipts(ctx, document)))
+    document = await ctx.store.loader(plural).find(ctx, id);
   if (document === undefined) throw new AppError('notFound');
   // the parent of the object that the operation is limited to is out of reach
   const isBelowLimit = ctx.limit === undefined || !isNamed(ctx.limit, getId(document, '_id'));
@@ -24,12 +26,11 @@ export async function showResource(
   for (const [field, parent] of Object.entries(within)) {
     if (getString(document, field) !== parent) throw new AppError('notFound');
   }
-  if (plural === device.plural && (await isStoredAnew(ctx, document))) return showResource(ctx, { plural }, id, within);
   return document;
 }
 
-/** Stores receipts that the device does not have yet. */
-async function isStoredAnew({ store, now }: OperationContext, bson: Bson): Promise<boolean> {
+/** Stores receipts that a device does not have yet. @returns whether there were some */
+async function saveReceipts({ store, now }: OperationContext, bson: Bson): Promise<boolean> {
   return (await store.deferred.store(getId(bson, '_id'))) || (await store.storeShown(bson, now)) === true;
 }
 
