@@ -16,7 +16,8 @@ import type { StreamingDevice } from './stream-values.js';
 
 const { MaxKey } = mongoose.mongo;
 
-const batch_size = 1000;
+/** Devices that send fast have thousands of streams each in the time that is read. */
+const batch_size = 100;
 
 /** A device with its stored receipts. */
 export type StoredReceipts = StreamingDevice & { [key in `last_${DeadlineKind}_at`]?: number };
