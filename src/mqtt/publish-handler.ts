@@ -139,7 +139,7 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
     }
     // the client repeats it; the database may know nevertheless that it is stored
     if (failure !== undefined) {
-      unrecorded.set(String(id), true);
+      if (messages.length > 0) unrecorded.set(String(id), true);
       throw failure.error;
     }
     const delivered = busy.length > 0 && { delivered: awaitLater(Promise.all(busy)) };
