@@ -64,6 +64,8 @@ interface Options {
 }
 
 const batch_entries = 2000;
+/** What a stream may wait for others, so that fewer and larger batches are written. */
+const max_wait_ms = 20;
 /** Streams of all accounts that are not answered yet; more would be answered too late. */
 const max_unanswered = 100_000;
 
@@ -84,6 +86,7 @@ export function createIngest(options: Options): (submission: Submission) => Prom
     bytesOf: ({ entries }) => entries.reduce((sum, { data }) => sum + data.size, 0),
     maxBatchSize: batch_entries,
     maxInFlight: 2,
+    maxWait_ms: max_wait_ms,
     accountOf: ({ account }) => account,
   });
   return async (submission) => {

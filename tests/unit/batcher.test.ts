@@ -229,4 +229,81 @@ describe('group commit', () => {
     expect(largest).toBeGreaterThan(1);
     expect(largest).toBeLessThanOrEqual(100);
   });
+
+  describe('that waits for others', () => {
+    const never_ms = 2 ** 31 - 1;
+
+    it('lets a sender that waits for its answers wait for nobody', async () => {
+      const { commit, batch, ids } = gate();
+      const submit = createBatcher(commit, { ...limits, maxWait_ms: never_ms });
+      for (const id of [1, 2, 3]) {
+        const answer = submit(job(id));
+        await turn();
+        batch(id - 1).finish();
+        await answer;
+      }
+      expect(ids()).toEqual([[1], [2], [3]]);
+    });
+
+    it('waits for one more than before once others arrive during a batch', async () => {
+      const { commit, batch, ids } = gate();
+      const submit = createBatcher(commit, { ...limits, maxWait_ms: never_ms });
+      const answers = [submit(job(1))];
+      await turn();
+      answers.push(submit(job(2)));
+      batch(0).finish();
+      await turn();
+      expect(ids()).toEqual([[1]]);
+      answers.push(submit(job(3)));
+      await turn();
+      expect(ids()).toEqual([[1], [2, 3]]);
+      answers.push(submit(job(4)), submit(job(5)));
+      batch(1).finish();
+      await turn();
+      expect(ids()).toHaveLength(2);
+      answers.push(submit(job(6)));
+      await turn();
+      expect(ids()).toEqual([[1], [2, 3], [4, 5, 6]]);
+      batch(2).finish();
+      await Promise.all(answers);
+    });
+
+    it('begins with those that are there in the end, and waits for as many the next time', async () => {
+      const { commit, batch, ids } = gate();
+      const submit = createBatcher(commit, { ...limits, maxWait_ms: 1 });
+      const answers = [submit(job(1)), submit(job(2))];
+      await turn();
+      answers.push(submit(job(3)));
+      batch(0).finish();
+      while (ids().length < 2) await turn();
+      expect(ids()).toEqual([[1, 2], [3]]);
+      batch(1).finish();
+      await Promise.all(answers);
+      const last = submit(job(4));
+      await turn();
+      expect(ids().at(-1)).toEqual([4]);
+      batch(2).finish();
+      await last;
+    });
+
+    it('waits no more once the jobs are worth a command', async () => {
+      const { commit, batch, ids } = gate();
+      const submit = createBatcher(commit, { ...limits, maxBatchSize: 100, maxWait_ms: never_ms });
+      const answers = [submit(job(1))];
+      await turn();
+      answers.push(submit(job(2, 31)));
+      batch(0).finish();
+      await turn();
+      expect(ids()).toEqual([[1]]);
+      // `awaited` jobs are there: two
+      answers.push(submit(job(3)));
+      await turn();
+      batch(1).finish();
+      answers.push(submit(job(4, 32)));
+      await turn();
+      expect(ids()).toEqual([[1], [2, 3], [4]]);
+      batch(2).finish();
+      await Promise.all(answers);
+    });
+  });
 });
