@@ -99,9 +99,9 @@ const createBegin =
     };
     const timer = setTimeout(onTimeout, answer_limit_ms);
     // not in the literal: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
-    const awaitBody = async (readBody: () => Promise<Buffer>) => {
+    const awaitBody = async <Result>(receive: () => Promise<Result>) => {
       isReceiving = true;
-      const received = await readBody();
+      const received = await receive();
       isReceiving = false;
       // starts it again if it has fired, but not if it was cleared
       timer.refresh();

@@ -84,7 +84,7 @@ export interface Locals extends Caller {
   /** Time of arrival in milliseconds of the process. */
   started_at_ms: number;
   /** Waits for a body without counting the time of the upload towards the time limit. */
-  awaitBody(readBody: () => Promise<Buffer>): Promise<Buffer>;
+  awaitBody<Result>(receive: () => Promise<Result>): Promise<Result>;
   /** Time in milliseconds of the process at which the headers of a live feed were sent; the metrics count up to it. */
   answered_at_ms?: number;
   /** Application code of the response, for the access log and the metrics. */

@@ -4,7 +4,8 @@ import { callerOf } from '../http/admission.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
-import { createShares, type Reservation } from '../lib/shares.js';
+import { createShares, type Release, type Reservation, type Shares } from '../lib/shares.js';
+import { runWithTimeLimit, TimeLimitError } from '../lib/time-limit.js';
 import { isAccountName } from '../resources/api-key.js';
 import { withSentNames } from '../schema/body.js';
 import { choice, textMatching } from '../schema/fields/text.js';
@@ -37,6 +38,11 @@ interface ImportDeps extends EndpointDeps {
 /** Memory of all imports of a process. */
 const max_import_bytes = 64 * 1024 * 1024;
 
+/** Imports of an account that wait for others. */
+const max_waiting = 10;
+/** Longer than an import that is too slow keeps its memory. */
+const wait_limit_ms = 15_000;
+
 const parameters = new Map<string, FieldType>([
   [
     'resource',
@@ -62,7 +68,7 @@ const parameters = new Map<string, FieldType>([
 
 /** Creates the endpoint that imports resources (reference/import.md). */
 export function importEndpoints({ yieldTurn, log, ingest }: ImportDeps): Endpoint[] {
-  const imports = createShares({ capacity: max_import_bytes });
+  const imports = createShares({ capacity: max_import_bytes, max_waiting });
   const logFailure = createRateLimitedLog(log, 'error');
   return [
     {
@@ -78,16 +84,33 @@ export function importEndpoints({ yieldTurn, log, ingest }: ImportDeps): Endpoin
       result: { kind: 'lines', schema: outcomeSchema },
       async handle(ctx) {
         const params = parseQuery(ctx.query, parameters);
-        const memory = imports.reserve(ctx.account, callerOf(ctx).caller);
+        const release = await takeMemory(imports, ctx);
+        const memory = imports.reserve(ctx.account);
         try {
-          memory.add(import_memory_bytes);
           await serveImport(ctx, params, { memory, yieldTurn, logFailure, ingest });
         } finally {
           memory.release();
+          release();
         }
       },
     },
   ];
+}
+
+/**
+ * Takes the memory of an import. An account that has none waits for others, whose imports may be too slow to keep theirs.
+ * @throws AppError overloaded (5033)
+ */
+async function takeMemory(imports: Shares, ctx: RequestContext): Promise<Release> {
+  const { account, response } = ctx;
+  const { caller, signal: left } = callerOf(ctx);
+  if (imports.heldBy(account) > 0) return imports.take(account, import_memory_bytes, caller);
+  const acquire = (signal: AbortSignal) => imports.acquire(account, { amount: import_memory_bytes, caller, signal });
+  try {
+    return await localsOf(response).awaitBody(() => runWithTimeLimit(wait_limit_ms, left, acquire));
+  } catch (error) {
+    throw error instanceof TimeLimitError ? new AppError('overloaded') : error;
+  }
 }
 
 async function serveImport(
