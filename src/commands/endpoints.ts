@@ -9,9 +9,8 @@ import type { Page } from '../objects/page.js';
 import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { commandId } from '../resources/command.js';
 import { command, device } from '../resources/index.js';
-import type { Schema } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import { describeBody } from '../schema/openapi/bodies.js';
+import { describeBody, describeClosed } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import type { CommandMetrics, MarkSent } from './delivery.js';
@@ -34,15 +33,12 @@ export interface CommandDeps {
 const all = '/devices/{device_id_developer}/commands/';
 const ofId = `${all}{command}/`;
 
-const createdDetails: Schema = {
-  title: 'CreatedCommand',
-  type: 'object',
-  description: 'The new command.',
-  properties: { id: command.readOnly.id?.type.schema },
-  required: ['id'],
-  additionalProperties: false,
-  examples: [{ id: commandId }],
-};
+const createdDetails = describeClosed(
+  'CreatedCommand',
+  'The new command.',
+  { id: command.readOnly.id?.type.schema },
+  { examples: [{ id: commandId }] },
+);
 
 /** Creates the endpoints of commands (reference/commands.md). */
 export function commandEndpoints(deps: CommandDeps): Endpoint[] {

@@ -11,7 +11,7 @@ import { isPlainObject } from '../schema/fields/object.js';
 import { choice } from '../schema/fields/text.js';
 import { type Fields, type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
 import { createListParser, type ListRequest, listParametersOf } from '../schema/list-parameters.js';
-import { describeBody } from '../schema/openapi/bodies.js';
+import { describeBody, describeClosed } from '../schema/openapi/bodies.js';
 import { receipt } from '../schema/openapi/responses.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseQuery, type Query } from '../schema/query.js';
@@ -53,11 +53,10 @@ const moment = (which: string): Schema => ({
   examples: [1700000000.25],
 });
 const whole = (description: string): Schema => ({ type: 'integer', format: 'int64', description, examples: [1] });
-const metadataSchema: Schema = {
-  title: 'StreamListMetadata',
-  type: 'object',
-  description: 'About the page, where `_m` asks for it.',
-  properties: {
+const metadataSchema = describeClosed(
+  'StreamListMetadata',
+  'About the page, where `_m` asks for it.',
+  {
     parameters: {
       type: 'object',
       additionalProperties: true,
@@ -69,31 +68,27 @@ const metadataSchema: Schema = {
     at_first: moment('first'),
     at_last: moment('last'),
   },
-  required: ['parameters', 'returned', 'took_ms', 'at_first', 'at_last'],
-  additionalProperties: false,
-  examples: [{ parameters: { _m: 1 }, returned: 1, took_ms: 1, at_first: 1700000000.25, at_last: 1700000000.25 }],
-};
+  {
+    examples: [{ parameters: { _m: 1 }, returned: 1, took_ms: 1, at_first: 1700000000.25, at_last: 1700000000.25 }],
+  },
+);
 
-const ingestedSchema: Schema = {
-  title: 'IngestedStreams',
-  type: 'object',
-  description: 'With `on_conflict=skip` the numbers of streams, else empty.',
-  properties: {
+const ingestedSchema = describeClosed(
+  'IngestedStreams',
+  'With `on_conflict=skip` the numbers of streams, else empty.',
+  {
     created: whole('Number of streams that were stored.'),
     skipped: whole('Number of streams that were left out.'),
   },
-  additionalProperties: false,
-  examples: [{}],
-};
+  { required: [], examples: [{}] },
+);
 
-const removalSchema: Schema = {
-  title: 'StreamRemoval',
-  type: 'object',
-  description: 'Empty, unless summaries were removed.',
-  properties: { summaries: whole('Number of hours without streams whose summaries were removed.') },
-  additionalProperties: false,
-  examples: [{}],
-};
+const removalSchema = describeClosed(
+  'StreamRemoval',
+  'Empty, unless summaries were removed.',
+  { summaries: whole('Number of hours without streams whose summaries were removed.') },
+  { required: [], examples: [{}] },
+);
 
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
 export function streamEndpoints(ingest: (submission: Submission) => Promise<Ingested>): Endpoint[] {

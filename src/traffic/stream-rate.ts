@@ -2,7 +2,7 @@ import type { mongo } from 'mongoose';
 import type { Database } from '../db/database.js';
 import { findOne } from '../db/raw-find.js';
 import type { Endpoint } from '../http/context.js';
-import type { Schema } from '../schema/fields.js';
+import { describeClosed } from '../schema/openapi/bodies.js';
 
 const minute_s = 60;
 const shown_minutes = 60;
@@ -84,11 +84,10 @@ export function createStreamRate(db: Database, clock: () => number): StreamRate 
   };
 }
 
-const schema: Schema = {
-  title: 'StreamRate',
-  type: 'object',
-  description: 'Numbers of streams by minute of receipt.',
-  properties: {
+const schema = describeClosed(
+  'StreamRate',
+  'Numbers of streams by minute of receipt.',
+  {
     at_from: { type: 'integer', format: 'int64', description: 'Begin of the first minute.', examples: [1_700_000_040] },
     counts: {
       type: 'array',
@@ -97,11 +96,8 @@ const schema: Schema = {
       examples: [[12, 11]],
     },
   },
-  required: ['at_from', 'counts'],
-  additionalProperties: false,
-  examples: [{ at_from: 1_700_000_040, counts: [12, 11] }],
-  xml: { name: 'response' },
-};
+  { examples: [{ at_from: 1_700_000_040, counts: [12, 11] }], xml: { name: 'response' } },
+);
 
 /** Creates the endpoint of the number of streams by minute (reference/streams.md#rate). */
 export function streamRateEndpoints(rate: StreamRate): Endpoint[] {

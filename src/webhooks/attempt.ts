@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import mongoose from 'mongoose';
 import { Webhook } from 'standardwebhooks';
 import { type Network, toEgressFault } from '../egress/network.js';
 import type { IsSelectedByFilter } from '../events/device-filter.js';
@@ -8,11 +9,10 @@ import type { Vault } from '../lib/vault.js';
 import { event } from '../resources/index.js';
 import { writeObject } from '../serialize/object.js';
 import { projectionOf } from '../serialize/projections.js';
-import type { Attempt, Parcel, SentParcel } from './deliveries.js';
+import type { AttemptOutcome, Parcel, SentParcel } from './deliveries.js';
 import type { Describe } from './describe.js';
 import { writers } from './formats/formats.js';
 import type { Mailer } from './mailer.js';
-import { type TextMessage, writeBody } from './message.js';
 import { openSigningSecrets } from './secrets.js';
 import type { StoredWebhook } from './store.js';
 
@@ -44,8 +44,7 @@ interface AttemptOptions {
 const max_answer_bytes = 64 * 1024;
 const commonHeaders = { 'User-Agent': 'device-platform-webhooks' };
 const projection = projectionOf(event, 'list');
-
-type Outcome = Omit<SentParcel, 'attempt'> & Pick<Attempt, 'status' | 'error'>;
+const { BSON } = mongoose.mongo;
 
 /**
  * Sends a parcel to the receiver of a webhook (reference/webhooks.md#requests). The attempt has an `error` unless a status
@@ -63,7 +62,7 @@ export async function sendParcel(
   const send = await prepare(deps, target, parcel, began_at);
   const { status, error, ...outcome } = await runWithTimeLimit(timeout_ms, signal, send);
   signal.throwIfAborted();
-  const { _id: event, type } = parcel.event.stored;
+  const { _id: event, type } = parcel.event;
   const { count } = parcel.digest ?? {};
   const took_ms = Math.round(performance.now() - started);
   const result = { event, type, ...(count !== undefined && { count }), at: began_at / 1000, attempt };
@@ -86,7 +85,8 @@ async function prepare(deps: SenderDeps, target: StoredWebhook, parcel: Parcel, 
   if (listed !== undefined) {
     // the webhook may have other addresses by now
     const addresses = [...new Set(listed)].filter((address) => parcel.addresses?.includes(address) ?? true);
-    return (signal: AbortSignal) => post(mailer, { account, addresses, message, signal });
+    if (mailer === undefined) return async () => ({ error: 'SMTP_URL and SMTP_FROM are not set' });
+    return (signal: AbortSignal) => mailer.send({ account, addresses, message, signal });
   }
   const { type, headers, body, query } = writers[format](message);
   const address = new URL(url);
@@ -97,9 +97,12 @@ async function prepare(deps: SenderDeps, target: StoredWebhook, parcel: Parcel, 
 
 /** Builds the request of Standard Webhooks. */
 async function sign({ vault }: SenderDeps, target: StoredWebhook, { event }: Parcel, now_ms: number) {
-  const { _id: id } = event.stored;
+  const { _id: id } = event;
   const secrets = await openSigningSecrets(vault, target, now_ms / 1000);
-  const body = writeObject(event.bson, projection, 'json', { now: now_ms / 1000, inherited: new Map() }).toString();
+  const body = writeObject(BSON.serialize(event), projection, 'json', {
+    now: now_ms / 1000,
+    inherited: new Map(),
+  }).toString();
   const sent_at = new Date(now_ms);
   const headers = {
     ...commonHeaders,
@@ -111,22 +114,7 @@ async function sign({ vault }: SenderDeps, target: StoredWebhook, { event }: Par
   return { account: target.account, method: 'POST', headers, body };
 }
 
-interface Letter {
-  account: string;
-  addresses: readonly string[];
-  message: TextMessage;
-  signal: AbortSignal;
-}
-
-/** Sends a message by mail. It is delivered if one address was served, and has failed for good if none will be. */
-async function post(mailer: Mailer | undefined, { message, ...letter }: Letter): Promise<Outcome> {
-  if (mailer === undefined) return { error: 'SMTP_URL and SMTP_FROM are not set' };
-  const { left, refused, error } = await mailer.send({ ...letter, subject: message.title, text: writeBody(message) });
-  const isDelivered = left.length + refused.length < letter.addresses.length;
-  return { addresses: left, isDelivered, ...(error !== undefined && { error }) };
-}
-
-async function exchange(network: Network, url: URL, request: Parameters<Network['send']>[1]): Promise<Outcome> {
+async function exchange(network: Network, url: URL, request: Parameters<Network['send']>[1]): Promise<AttemptOutcome> {
   let status: number | undefined;
   try {
     const response = await network.send(url, request);

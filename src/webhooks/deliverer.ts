@@ -7,7 +7,7 @@ import { groupBy } from '../lib/group-by.js';
 import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { createShares } from '../lib/shares.js';
-import { findActiveAccounts, findOldestRetry, removeEndedRuns, removeRun } from './deliveries.js';
+import { findActiveAccounts, findOldestRetry, removeRetriesOf } from './deliveries.js';
 import { findEnabledWebhooks } from './store.js';
 import { ignoreMissedEvents, recordSwitchedOff } from './switched-off.js';
 import { startWorker, type WebhookWorker } from './worker.js';
@@ -17,18 +17,13 @@ export type DelivererDeps = Omit<WorkerDeps, 'slots' | 'logInterruption'>;
 
 const lease_ms = 10_000;
 const poll_ms = 250;
-const refresh_ms = 1000;
-const state_ms = 5000;
+const polls_per_refresh = 4;
+const polls_per_report = 20;
 const stop_grace_ms = 5000;
 const max_first_attempts = 512;
 const max_retries = 256;
 /** Attempts of one account that wait for a slot: as many as it has webhooks, and a few retries of each. */
 const max_waiting = 10_000;
-
-/** Delivery by the holder of the lease. */
-interface DeliverySession {
-  stop(grace_ms: number): Promise<void>;
-}
 
 /**
  * Sends events to the webhooks of all accounts while this instance holds the lease. The state is in the database, so the
@@ -67,7 +62,8 @@ export function startDeliverer(deps: DelivererDeps): LeasedJob {
   };
 }
 
-function startDeliverySession(deps: DelivererDeps): DeliverySession {
+/** Starts the delivery by the holder of the lease. */
+function startDeliverySession(deps: DelivererDeps) {
   const { db, clock, log, metrics } = deps;
   const stopped = new AbortController();
   const slots = {
@@ -75,7 +71,7 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
     retry: createShares({ capacity: max_retries, max_waiting }),
   };
   const logInterruption = createRateLimitedLog(log, 'error');
-  const workers = new Map<string, { worker: WebhookWorker; account: string }>();
+  const workers = new Map<string, WebhookWorker>();
   const ending = new Set<Promise<unknown>>();
 
   /** Starts workers of webhooks that were enabled, and ends those of webhooks that are gone or disabled. */
@@ -85,14 +81,10 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
     if (stopped.signal.aborted) return;
     for (const webhook of enabled) {
       const running = workers.get(webhook.run);
-      if (running !== undefined) running.worker.update(webhook);
-      else
-        workers.set(webhook.run, {
-          worker: startWorker({ ...deps, slots, logInterruption }, webhook),
-          account: webhook.account,
-        });
+      if (running !== undefined) running.update(webhook);
+      else workers.set(webhook.run, startWorker({ ...deps, slots, logInterruption }, webhook));
     }
-    for (const [run, { worker }] of workers) {
+    for (const [run, worker] of workers) {
       if (runs.has(run)) continue;
       workers.delete(run);
       const failing = worker.failing();
@@ -100,7 +92,7 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
       const end: Promise<unknown> = awaitLater(
         worker
           .stop(0)
-          .then(() => removeRun(db, run))
+          .then(() => removeRetriesOf(db, run))
           .catch((error: unknown) => log.warn({ err: error }, 'webhooks: retries of an ended run are left'))
           .finally(() => ending.delete(end)),
       );
@@ -109,37 +101,33 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
   }
 
   async function reportState(): Promise<void> {
-    const failing = [...workers.values()].flatMap(({ worker }) => worker.failing() ?? []);
+    const failing = [...workers.values()].flatMap((worker) => worker.failing() ?? []);
     const byAccount = groupBy(failing, ({ account }) => account);
     metrics.failing(new Map([...byAccount].map(([account, { length }]) => [account, length])));
-    const pending = [...workers.values()].map(({ worker }) => worker.pendingEvent());
-    const ids = [...pending, await findOldestRetry(db)].filter((id) => id !== undefined).sort();
-    const [oldest] = ids;
+    const pending = [...workers.values()].map((worker) => worker.pendingEvent());
+    const [oldest] = [...pending, await findOldestRetry(db)].filter((id) => id !== undefined).sort();
     metrics.oldest(oldest === undefined ? 0 : Math.max(0, clock() / 1000 - Number.parseInt(oldest.slice(0, 8), 16)));
   }
 
   async function runPollLoop(): Promise<void> {
-    const refreshDue = createTimer(refresh_ms);
-    const stateDue = createTimer(state_ms);
     let tail: string | undefined;
     let hasWarned = false;
-    while (!stopped.signal.aborted) {
+    for (let poll = 0; !stopped.signal.aborted; poll++) {
       try {
         if (tail === undefined) {
           // workers that start later read the log themselves
           const end = await findLastEventId(db);
-          const runs = (await findEnabledWebhooks(db)).map(({ run }) => run);
-          await removeEndedRuns(db, runs);
+          await removeRetriesOf(db, { $nin: (await findEnabledWebhooks(db)).map(({ run }) => run) });
           tail = end;
         }
-        if (refreshDue()) await refresh();
+        if (poll % polls_per_refresh === 0) await refresh();
         const { accounts, last } = await findActiveAccounts(db, tail);
         tail = last;
-        for (const { worker, account } of workers.values()) {
-          if (accounts.has(account)) worker.wake();
+        for (const worker of workers.values()) {
+          if (accounts.has(worker.account)) worker.wake();
           worker.tick();
         }
-        if (stateDue()) await reportState();
+        if (poll % polls_per_report === 0) await reportState();
         hasWarned = false;
       } catch (error) {
         if (!hasWarned && !(error instanceof AppError)) log.warn({ err: error }, 'webhooks: polling failed');
@@ -151,19 +139,9 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
 
   const polling = awaitLater(runPollLoop());
   return {
-    async stop(grace_ms) {
+    async stop(grace_ms: number): Promise<void> {
       stopped.abort();
-      await Promise.all([polling, ...[...workers.values()].map(({ worker }) => worker.stop(grace_ms)), ...ending]);
+      await Promise.all([polling, ...[...workers.values()].map((worker) => worker.stop(grace_ms)), ...ending]);
     },
-  };
-}
-
-/** @returns a function that is true at its first call, and then once every `period_ms` */
-function createTimer(period_ms: number): () => boolean {
-  let due_at = 0;
-  return () => {
-    if (performance.now() < due_at) return false;
-    due_at = performance.now() + period_ms;
-    return true;
   };
 }

@@ -1,24 +1,14 @@
-import mongoose from 'mongoose';
-import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import type { Collection, Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { findMany, findOne, findRaw } from '../db/raw-find.js';
+import { findMany, findOne } from '../db/raw-find.js';
 import { eventsOf } from '../events/store.js';
-import type { Bson } from '../objects/page.js';
 import type { StoredEvent } from '../resources/event.js';
-import { delivery, event, webhookretry, webhookstate } from '../resources/index.js';
+import { delivery, webhookretry, webhookstate } from '../resources/index.js';
 import type { TextMessage } from './message.js';
 import type { StoredWebhook } from './store.js';
 
-const { BSON } = mongoose.mongo;
-
 /** Attempts kept for each webhook. */
 const max_deliveries = 1000;
-
-/** An event on its way to a receiver; `bson` is the whole stored event. */
-export interface OutgoingEvent {
-  stored: StoredEvent;
-  bson: Bson;
-}
 
 /** The result of one attempt (reference/webhooks.md#deliveries). */
 export interface Attempt {
@@ -43,17 +33,21 @@ export interface Digest {
 
 /** Content of one delivery: an event, or a digest whose first event it is. */
 export interface Parcel {
-  event: OutgoingEvent;
+  event: StoredEvent;
   digest?: Digest | undefined;
   /** The only addresses of a mail; absent: all of the webhook. */
   addresses?: readonly string[] | undefined;
 }
 
-/** An attempt, and what is left to do after it. */
-export interface SentParcel extends Pick<Parcel, 'addresses'> {
-  attempt: Attempt;
-  /** At least one address has got it, although the attempt has an error. */
+/** The answer of a receiver, and the addresses that are left; there is no `error` if it took the parcel. */
+export interface AttemptOutcome extends Pick<Parcel, 'addresses'>, Pick<Attempt, 'status' | 'error'> {
+  /** At least one address has got it, although there is an error. */
   isDelivered?: boolean;
+}
+
+/** An attempt, and what is left to do after it. */
+export interface SentParcel extends Omit<AttemptOutcome, 'status' | 'error'> {
+  attempt: Attempt;
 }
 
 /** A parcel that is sent again at `next_at`. */
@@ -91,11 +85,6 @@ function retriesOf(db: Database): Collection<Retry> {
 /** The fields by which a deletion of the webhook finds what belongs to it. */
 function ownerOf({ _id, account, id_developer }: Target) {
   return { account, webhook: id_developer, parent: _id };
-}
-
-/** Encodes an event for the serializer. */
-export function toOutgoingEvent(stored: StoredEvent): OutgoingEvent {
-  return { stored, bson: BSON.serialize(stored) };
 }
 
 /** Opens the state of a run, a new one at the end of the log of its beginning. */
@@ -178,29 +167,18 @@ export async function scheduleRetry(
 }
 
 /** Ends the attempts to send an event in a run. */
-export async function removeRetry(db: Database, run: string, eventId: string): Promise<void> {
-  await retriesOf(db).deleteOne({ run, event: eventId });
+export async function removeRetry(db: Database, run: string, event: string): Promise<void> {
+  await retriesOf(db).deleteOne({ run, event });
 }
 
-/** Finds the retries of a run that are due at `now`, the earliest first. */
-export function findDueRetries(db: Database, run: string, now: number, limit: number): Promise<Retry[]> {
-  return findMany(retriesOf(db), { run, next_at: { $lte: now } }, { sort: { next_at: 1 }, limit });
-}
-
-/** @returns when the next retry of a run is due */
-export async function findNextRetryTime(db: Database, run: string): Promise<number | undefined> {
-  const options = { sort: { next_at: 1 }, projection: { next_at: 1 } } as const;
-  return (await findOne(retriesOf(db), { run }, options))?.next_at;
-}
-
-/** Deletes the retries of a run that has ended. */
-export async function removeRun(db: Database, run: string): Promise<void> {
+/** Deletes the retries of a run that has ended, or of all but some. */
+export async function removeRetriesOf(db: Database, run: string | { $nin: readonly string[] }): Promise<void> {
   await retriesOf(db).deleteMany({ run });
 }
 
-/** Deletes the retries of all runs but these. */
-export async function removeEndedRuns(db: Database, runs: readonly string[]): Promise<void> {
-  await retriesOf(db).deleteMany({ run: { $nin: [...runs] } });
+/** Finds the first retries of a run, the earliest first. */
+export function findNextRetries(db: Database, run: string, limit: number): Promise<Retry[]> {
+  return findMany(retriesOf(db), { run }, { sort: { next_at: 1 }, limit });
 }
 
 /** @returns the first event that waits for a retry in any run */
@@ -224,18 +202,8 @@ export async function findLastAttempt(
 }
 
 /** Reads the events of an account after `cursor`, in order. */
-export async function readEventsAfter(
-  db: Database,
-  account: string,
-  cursor: string,
-  limit: number,
-): Promise<OutgoingEvent[]> {
-  const filter = { account, _id: { $gt: cursor } };
-  const query = { filter, sort: { _id: 1 }, limit, maxTimeMS: read_limit_ms } as const;
-  const events: OutgoingEvent[] = [];
-  for await (const batch of findRaw(db.collection(event.plural), query).batches)
-    for (const bson of batch) events.push({ stored: BSON.deserialize(bson) as StoredEvent, bson });
-  return events;
+export function readEventsAfter(db: Database, account: string, cursor: string, limit: number): Promise<StoredEvent[]> {
+  return findMany(eventsOf(db), { account, _id: { $gt: cursor } }, { sort: { _id: 1 }, limit });
 }
 
 const max_tail_events = 10_000;
@@ -245,14 +213,7 @@ export async function findActiveAccounts(
   db: Database,
   cursor: string,
 ): Promise<{ accounts: ReadonlySet<string>; last: string }> {
-  const options = {
-    sort: { _id: 1 },
-    projection: { account: 1 },
-    limit: max_tail_events,
-    maxTimeMS: read_limit_ms,
-  } as const;
-  const events = await eventsOf(db)
-    .find({ _id: { $gt: cursor } }, options)
-    .toArray();
+  const options = { sort: { _id: 1 }, projection: { account: 1 }, limit: max_tail_events } as const;
+  const events = await findMany(eventsOf(db), { _id: { $gt: cursor } }, options);
   return { accounts: new Set(events.map(({ account }) => account)), last: events.at(-1)?._id ?? cursor };
 }

@@ -1,4 +1,5 @@
-import { read_limit_ms } from '../db/database.js';
+import mongoose from 'mongoose';
+import { findOne } from '../db/raw-find.js';
 import type { Store } from '../objects/context.js';
 import { ancestorFields, type StoredEvent } from '../resources/event.js';
 import { alarmrule, device, deviceSubjects, model, resources } from '../resources/index.js';
@@ -6,13 +7,16 @@ import type { Measure } from '../resources/measure.js';
 import { formatPointer } from '../schema/data-path.js';
 import { parseSinglePath } from '../schema/fields/text.js';
 import { toPlainJson } from '../serialize/plain-json.js';
-import type { OutgoingEvent } from './deliveries.js';
 import { type Names, type TextMessage, writeMessage } from './message.js';
 
+const { BSON } = mongoose.mongo;
+
 /** Writes an event of an account for people. */
-export type Describe = (account: string, event: OutgoingEvent) => Promise<TextMessage>;
+export type Describe = (account: string, event: StoredEvent) => Promise<TextMessage>;
 
 interface Named {
+  account: string;
+  id_developer: string;
   name: string;
   time_zone?: string;
   id_model?: string;
@@ -20,7 +24,7 @@ interface Named {
 }
 
 /** Models and devices have properties of up to 1 MiB beside. */
-const projection = { _id: 0, name: 1, time_zone: 1, id_model: 1, measures: 1 };
+const options = { projection: { _id: 0, name: 1, time_zone: 1, id_model: 1, measures: 1 } };
 const plurals = new Map([...resources, alarmrule].map(({ name, plural }) => [name, plural]));
 const resourceOf = (resource: string) => (deviceSubjects.has(resource) ? device.name : resource);
 
@@ -30,14 +34,12 @@ export function createDescriber(
   consoleUrl: () => string | undefined,
 ): Describe {
   const find = (account: string, plural: string, id_developer: string) =>
-    db
-      .collection<Named & { account: string; id_developer: string }>(plural)
-      .findOne({ account, id_developer }, { projection, maxTimeMS: read_limit_ms }) as Promise<Named | null>;
+    findOne(db.collection<Named>(plural), { account, id_developer }, options);
 
   async function findNames(account: string, event: StoredEvent): Promise<Names> {
     const found = new Map(
       await Promise.all(
-        listIdentifiers(event).map(async ([resource, id]): Promise<[string, Named | null]> => {
+        listIdentifiers(event).map(async ([resource, id]): Promise<[string, Named | undefined]> => {
           return [`${resource} ${id}`, await find(account, plurals.get(resource) ?? '', id)];
         }),
       ),
@@ -52,8 +54,8 @@ export function createDescriber(
     };
   }
 
-  return async (account, { bson }) => {
-    const event = toPlainJson(bson) as unknown as StoredEvent;
+  return async (account, stored) => {
+    const event = toPlainJson(BSON.serialize(stored)) as unknown as StoredEvent;
     const names = await costly.run(account, () => findNames(account, event));
     const base = consoleUrl();
     return writeMessage(event, names, base && `${base}${findPage(event)}`);

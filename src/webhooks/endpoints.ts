@@ -16,16 +16,10 @@ import { columnsOf } from '../schema/columns.js';
 import { text } from '../schema/fields/text.js';
 import { computed, type FieldType, optional, type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { fieldsOf, format, max, paging } from '../schema/list-parameters.js';
+import { describeClosed } from '../schema/openapi/bodies.js';
 import { describeIdentifier, type ListedType } from '../schema/resource.js';
 import { type SenderDeps, sendParcel } from './attempt.js';
-import {
-  type Attempt,
-  findLastAttempt,
-  type Parcel,
-  recordAttempt,
-  removeRetry,
-  toOutgoingEvent,
-} from './deliveries.js';
+import { type Attempt, findLastAttempt, type Parcel, recordAttempt, removeRetry } from './deliveries.js';
 import { writeBody } from './message.js';
 import { createSecret, isStoredSecret, mergeSecret, rotateSecret } from './secrets.js';
 import { createWebhook, findWebhook, prepareWebhookUpdate, type StoredWebhook } from './store.js';
@@ -52,37 +46,26 @@ const listParameters = new Map<string, FieldType>([
   ['fields', fieldsOf(columnsOf(delivery))],
 ]);
 
-const secretDetails: Schema = {
-  title: 'WebhookSecret',
-  type: 'object',
-  description: 'The secret with which requests to the receiver are signed.',
-  properties: {
-    secret: {
-      type: 'string',
-      description: 'The secret, shown only now.',
-      examples: ['whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAAAAAAAAA='],
-    },
-  },
-  required: ['secret'],
-  additionalProperties: false,
-  examples: [{ secret: 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAAAAAAAAA=' }],
-};
+const secret = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAAAAAAAAA=';
+const shownSecret: Schema = { type: 'string', description: 'The secret, shown only now.', examples: [secret] };
+const secretDetails = describeClosed(
+  'WebhookSecret',
+  'The secret with which requests to the receiver are signed.',
+  { secret: shownSecret },
+  { examples: [{ secret }] },
+);
 
-const eventText: Schema = {
-  title: 'EventText',
-  type: 'object',
-  description: 'An event as webhooks of format `text` send it.',
-  properties: {
-    subject: { type: 'string', description: 'What happened, in one line.', examples: ['Device is silent: Pump'] },
-    text: { type: 'string', description: 'The lines below the subject.', examples: ['Device: Pump\nBefore: Ok'] },
+const [subject, lines] = ['Device is silent: Pump', 'Device: Pump\nBefore: Ok'];
+const eventText = describeClosed(
+  'EventText',
+  'An event as webhooks of format `text` send it.',
+  {
+    subject: { type: 'string', description: 'What happened, in one line.', examples: [subject] },
+    text: { type: 'string', description: 'The lines below the subject.', examples: [lines] },
   },
-  required: ['subject', 'text'],
-  additionalProperties: false,
-  examples: [{ subject: 'Device is silent: Pump', text: 'Device: Pump\nBefore: Ok' }],
-  xml: { name: 'response' },
-};
+  { examples: [{ subject, text: lines }], xml: { name: 'response' } },
+);
 
-const { secret: shownSecret } = secretDetails.properties as { secret: Schema };
 const withoutSecret = { ...secretDetails, title: 'CreatedWebhook', required: [] };
 
 /** The answer of an update, which shows the secret that it has made. */
@@ -238,7 +221,7 @@ function retryEndpoint(sendNow: SendNow, { isSelectedByFilter }: SenderDeps): En
       const [stored, last] = await Promise.all([findEvent(db, ctx.account, id), findLastAttempt(db, target, id)]);
       if (stored === undefined || (last === undefined && !(await isSelected(target, stored))))
         throw new AppError('notFound');
-      const parcel = { event: toOutgoingEvent(stored), digest: last?.digest };
+      const parcel = { event: stored, digest: last?.digest };
       const sent = await sendNow(ctx, target, parcel, (last?.attempt ?? 0) + 1);
       if (sent.error === undefined) await removeRetry(db, target.run, id);
       return { details: sent };
@@ -265,7 +248,7 @@ function textEndpoint({ describe }: SenderDeps): Endpoint {
         signal: createCloseSignal(ctx.response),
       });
       if (stored === undefined) throw new AppError('notFound');
-      const message = await describe(account, toOutgoingEvent(stored));
+      const message = await describe(account, stored);
       return { details: { subject: message.title, text: writeBody(message) } };
     },
   };

@@ -4,30 +4,19 @@ import { isThisMachine } from '../egress/addresses.js';
 import { awaitLater } from '../lib/promises.js';
 import type { MailSender, SmtpServer } from '../lib/server-addresses.js';
 import { createShares } from '../lib/shares.js';
+import type { AttemptOutcome } from './deliveries.js';
+import { type TextMessage, writeBody } from './message.js';
 
 /** A mail to several addresses, each of which gets one of its own. */
-export interface Mail {
+interface Mail {
   account: string;
   addresses: readonly string[];
-  subject: string;
-  text: string;
+  message: TextMessage;
   signal: AbortSignal;
 }
 
-/** Outcome of a mail; `error` is absent if every address was served. */
-export interface MailOutcome {
-  error?: string;
-  /** Addresses to which it is to be sent again. */
-  left: readonly string[];
-  /** Addresses that the server will not take. */
-  refused: readonly string[];
-}
-
 /** Sends mails through the server of the operator. */
-export interface Mailer {
-  /** Ends with the signal, whatever the server does. */
-  send(mail: Mail): Promise<MailOutcome>;
-}
+export type Mailer = ReturnType<typeof openMailer>;
 
 /** Connections at a time: mail servers take few, and an account gets half. */
 const max_connections = 32;
@@ -44,43 +33,36 @@ interface SmtpError {
 }
 
 /** Opens the way to the mail server. The certificate of a server on this machine is not verified. */
-export function openMailer(server: SmtpServer, from: MailSender): Mailer {
+export function openMailer(server: SmtpServer, from: MailSender) {
   const slots = createShares({ capacity: max_connections, max_waiting });
   return {
-    async send(mail) {
-      const left = new Set(mail.addresses);
-      const refused: string[] = [];
-      const faults: string[] = [];
-      const serve = () => converse(server, from, mail, { left, refused, faults });
+    /** Ends with the signal, whatever the server does. @returns without the addresses that were served, or never will be */
+    async send(mail: Mail): Promise<AttemptOutcome> {
+      const { account, addresses, signal } = mail;
+      const progress: Progress = { left: new Set(addresses), served: 0, faults: [] };
       try {
-        await slots.run(mail.account, serve, { signal: mail.signal });
+        await slots.run(account, () => converse(server, from, mail, progress), { signal });
       } catch (error) {
-        faults.push(describe(error as SmtpError, mail.signal));
+        progress.faults.push(describe(error as SmtpError, signal));
       }
+      const { left, served, faults } = progress;
       const error = faults.join('; ').replaceAll(/[\s\p{Cc}]+/gu, ' ');
-      return {
-        left: [...left],
-        refused,
-        ...(error !== '' && { error: [...error].slice(0, max_error_length).join('') }),
-      };
+      const shown = error !== '' && { error: [...error].slice(0, max_error_length).join('') };
+      return { addresses: [...left], isDelivered: served > 0, ...shown };
     },
   };
 }
 
 /** Progress of a conversation with the server. */
-interface Progress extends Pick<MailOutcome, 'refused'> {
+interface Progress {
+  /** Addresses to which it is to be sent again. */
   left: Set<string>;
-  refused: string[];
+  served: number;
   faults: string[];
 }
 
 /** Sends a mail to one address after the other. @throws what ends the connection */
-async function converse(
-  server: SmtpServer,
-  from: MailSender,
-  mail: Mail,
-  { left, refused, faults }: Progress,
-): Promise<void> {
+async function converse(server: SmtpServer, from: MailSender, mail: Mail, progress: Progress): Promise<void> {
   const { host, port, isSecure: secure, auth } = server;
   const limits = { maxResponseSize: max_response_bytes, socketTimeout: idle_limit_ms, socketCloseTimeout: 0 };
   const connection = new SMTPConnection({
@@ -90,7 +72,7 @@ async function converse(
     tls: { rejectUnauthorized: !isThisMachine(host) },
     ...limits,
   });
-  const { signal } = mail;
+  const { addresses, message, signal } = mail;
   let abort = () => {};
   const ended = awaitLater(
     new Promise<never>((_resolve, reject) => {
@@ -107,17 +89,19 @@ async function converse(
   try {
     await run((done) => connection.connect(done));
     if (auth !== undefined) await run((done) => connection.login(auth, done));
-    for (const to of mail.addresses) {
-      const message = await compose(from, to, mail);
-      const failure = await run((done) => connection.send({ from: from.address, to }, message, done)).catch(
+    for (const to of addresses) {
+      const composed = await compose(from, to, message);
+      const failure = await run((done) => connection.send({ from: from.address, to }, composed, done)).catch(
         (error: SmtpError) => error,
       );
-      if (failure?.responseCode !== undefined) {
-        faults.push(`${to}: ${failure.response}`);
-        if (failure.responseCode >= 500) refused.push(to);
+      if (failure === undefined) progress.served++;
+      else if (failure.responseCode === undefined) throw failure;
+      else {
+        progress.faults.push(`${to}: ${failure.response}`);
         await run((done) => connection.reset(done));
-      } else if (failure) throw failure;
-      if (failure === undefined || refused.includes(to)) left.delete(to);
+        if (failure.responseCode < 500) continue;
+      }
+      progress.left.delete(to);
     }
     connection.quit();
   } catch (error) {
@@ -128,10 +112,11 @@ async function converse(
   }
 }
 
-function compose(from: MailSender, address: string, { subject, text }: Mail): Promise<Buffer> {
+function compose(from: MailSender, address: string, message: TextMessage): Promise<Buffer> {
   const headers = { 'Auto-Submitted': 'auto-generated' };
   const safe = { disableFileAccess: true, disableUrlAccess: true };
-  return new MailComposer({ from, to: { name: '', address }, subject, text, headers, ...safe }).compile().build();
+  const content = { subject: message.title, text: writeBody(message) };
+  return new MailComposer({ from, to: { name: '', address }, ...content, headers, ...safe }).compile().build();
 }
 
 function describe({ responseCode, response, code }: SmtpError, signal: AbortSignal): string {

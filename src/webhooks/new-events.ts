@@ -1,5 +1,6 @@
+import type { StoredEvent } from '../resources/event.js';
 import { isEventSelected } from '../resources/webhook.js';
-import { type OutgoingEvent, openRun, type Parcel, readEventsAfter, saveCursor } from './deliveries.js';
+import { openRun, type Parcel, readEventsAfter, saveCursor } from './deliveries.js';
 import { createDigest, type DigestCollector } from './digest.js';
 import { sendAttempt } from './send-attempt.js';
 import { refreshTarget, type WorkerState } from './worker-state.js';
@@ -49,13 +50,13 @@ async function sendNextEvents(state: WorkerState, position: Position): Promise<v
   if (stopped.signal.aborted) return;
   for (const event of selected) {
     if (isJoined) await position.digest.add(event);
-    else await sendFirst(state, { event }, event.stored._id);
+    else await sendFirst(state, { event }, event._id);
     if (stopped.signal.aborted) return;
-    position.cursor = event.stored._id;
+    position.cursor = event._id;
     if (isPaused(state)) return;
   }
   const isEnd = events.length < batch_size;
-  await passEvents(state, position, { last: events.at(-1)?.stored._id ?? position.cursor, isEnd });
+  await passEvents(state, position, { last: events.at(-1)?._id ?? position.cursor, isEnd });
   if (!isEnd || position.digest.count > 0 || isPaused(state)) return;
   state.isCollecting = false;
   await news.wait();
@@ -77,7 +78,7 @@ async function passEvents(
 }
 
 /** Reads the next events in the log. @returns none, with the loops ended, if the webhook was disabled or deleted */
-function readNext(state: WorkerState, after: string): Promise<readonly OutgoingEvent[]> {
+function readNext(state: WorkerState, after: string): Promise<readonly StoredEvent[]> {
   const { deps, target } = state;
   return deps.costly.run(target.account, async () => {
     const unread = await readEventsAfter(deps.db, target.account, after, batch_size);
@@ -89,23 +90,22 @@ function readNext(state: WorkerState, after: string): Promise<readonly OutgoingE
 
 async function selectEvents(
   { deps, target, stopped }: WorkerState,
-  events: readonly OutgoingEvent[],
-): Promise<readonly OutgoingEvent[]> {
-  const selected = events.filter(({ stored }) => isEventSelected(target, stored));
+  events: readonly StoredEvent[],
+): Promise<readonly StoredEvent[]> {
+  const selected = events.filter((event) => isEventSelected(target, event));
   const { filter } = target;
   if (filter === undefined) return selected;
-  const matching: OutgoingEvent[] = [];
+  const matching: StoredEvent[] = [];
   for (const event of selected) {
     if (stopped.signal.aborted) break;
-    if (await deps.costly.run(target.account, () => deps.isSelectedByFilter(filter, event.stored)))
-      matching.push(event);
+    if (await deps.costly.run(target.account, () => deps.isSelectedByFilter(filter, event))) matching.push(event);
   }
   return matching;
 }
 
 async function sendFirst(state: WorkerState, parcel: Parcel, cursor: string): Promise<void> {
   const { deps } = state;
-  state.pending = parcel.event.stored._id;
+  state.pending = parcel.event._id;
   await sendAttempt(state, parcel, { number: 1, slots: deps.slots.first, cursor });
   state.pending = undefined;
   state.told_at = deps.clock() / 1000;

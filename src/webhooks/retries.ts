@@ -1,5 +1,5 @@
 import { findEvent } from '../events/store.js';
-import { findDueRetries, findNextRetryTime, type Retry, removeRetry, toOutgoingEvent } from './deliveries.js';
+import { findNextRetries, type Retry, removeRetry } from './deliveries.js';
 import { sendAttempt } from './send-attempt.js';
 import { refreshTarget, type WorkerState } from './worker-state.js';
 
@@ -13,14 +13,14 @@ export async function sendRetries(state: WorkerState): Promise<void> {
   while (!stopped.signal.aborted) {
     // before the look-up: first attempts may set an earlier time in between
     state.next_retry_at = Number.POSITIVE_INFINITY;
-    const due = await costly.run(account, () => findDueRetries(db, run, clock() / 1000, max_parallel_retries));
+    const next = await costly.run(account, () => findNextRetries(db, run, max_parallel_retries));
+    const due = next.filter(({ next_at }) => next_at <= clock() / 1000);
     if (due.length > 0 && !(await refreshTarget(state))) return;
     // all end before the failure of one is reported, so that none is repeated while it runs
     for (const result of await Promise.allSettled(due.map((entry) => retry(state, entry))))
       if (result.status === 'rejected') throw result.reason;
     if (due.length > 0) continue;
-    const next_at = await findNextRetryTime(db, run);
-    state.next_retry_at = Math.min(state.next_retry_at, next_at ?? Number.POSITIVE_INFINITY);
+    state.next_retry_at = Math.min(state.next_retry_at, next[0]?.next_at ?? Number.POSITIVE_INFINITY);
     await retries.wait();
   }
 }
@@ -28,11 +28,9 @@ export async function sendRetries(state: WorkerState): Promise<void> {
 async function retry(state: WorkerState, { event: id, attempts, digest, addresses }: Retry): Promise<void> {
   const { db, metrics, slots } = state.deps;
   const { account, run } = state.target;
-  const stored = await findEvent(db, account, id);
-  if (stored !== undefined) {
-    const parcel = { event: toOutgoingEvent(stored), digest, addresses };
-    return sendAttempt(state, parcel, { number: attempts + 1, slots: slots.retry });
-  }
+  const event = await findEvent(db, account, id);
+  if (event !== undefined)
+    return sendAttempt(state, { event, digest, addresses }, { number: attempts + 1, slots: slots.retry });
   // the log has forgotten it
   await removeRetry(db, run, id);
   metrics.attempted('dropped');

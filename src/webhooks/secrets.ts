@@ -67,7 +67,7 @@ export function mergeSecret(webhook: Bson, new_secret: string): Bson {
 /** Opens the stored secrets. @returns undefined if they are under another SECRET_KEY or were tampered with */
 async function openSecrets(vault: Vault, stored: StoredWebhook): Promise<Secrets | undefined> {
   if (stored.secret === undefined) return undefined;
-  return (await vault.open(stored.secret, createAssociatedData(stored))) as Secrets | undefined;
+  return (await vault.open(Buffer.from(stored.secret.value()), createAssociatedData(stored))) as Secrets | undefined;
 }
 
 /** Finds the secrets that sign at `now` (epoch seconds). @throws AppError exception (5032) if they cannot be opened */

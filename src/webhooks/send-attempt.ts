@@ -37,20 +37,14 @@ export async function sendAttempt(state: WorkerState, parcel: Parcel, options: A
   };
   const sent = await slots.run(target.account, send, { limit_ms: slot_limit_ms, signal: aborted.signal });
   const step = cursor === undefined ? undefined : { cursor, told_at: deps.clock() / 1000 };
-  await deps.costly.run(target.account, () => record(state, parcel, { number, sent, step }));
+  await deps.costly.run(target.account, () => record(state, parcel, sent, step));
 }
 
-interface Result {
-  number: number;
-  sent: SentParcel;
-  step: LogStep | undefined;
-}
-
-async function record(state: WorkerState, parcel: Parcel, { number, sent, step }: Result): Promise<void> {
+async function record(state: WorkerState, parcel: Parcel, sent: SentParcel, step: LogStep | undefined): Promise<void> {
   const { target, deps } = state;
   const { db, clock, metrics } = deps;
   const now = clock() / 1000;
-  const { status, error, event } = sent.attempt;
+  const { status, error, event, attempt: number } = sent.attempt;
   const { addresses, isDelivered = error === undefined } = sent;
   const isFinal = error === undefined || status === gone || addresses?.length === 0;
   const next_at = isFinal ? undefined : scheduleAfter(number, now, Math.random());
@@ -72,12 +66,7 @@ async function record(state: WorkerState, parcel: Parcel, { number, sent, step }
 }
 
 /** Logs when the webhook begins and ends to fail; `failing_since` is stored, so that a restart does not repeat it. */
-function reportHealth(
-  state: WorkerState,
-  sent: Attempt,
-  isDelivered: boolean,
-  failing_since: number | undefined,
-): void {
+function reportHealth(state: WorkerState, sent: Attempt, isDelivered: boolean, failing_since?: number): void {
   const { log } = state.deps;
   const { error, event, attempt } = sent;
   if (isDelivered && state.isFailing) log.info(getWebhookNames(state), 'webhook succeeds again');

@@ -21,7 +21,8 @@ export interface SealedSecrets {
 }
 
 /** A webhook as it is stored. */
-export interface StoredWebhook extends EventSelection, Partial<SealedSecrets> {
+export interface StoredWebhook extends EventSelection, Partial<Pick<SealedSecrets, 'key_id'>> {
+  secret?: mongo.Binary;
   _id: Id;
   account: string;
   id_developer: string;
@@ -34,15 +35,7 @@ export interface StoredWebhook extends EventSelection, Partial<SealedSecrets> {
   log_from: string;
 }
 
-type WebhookDocument = Omit<StoredWebhook, 'secret'> & { secret?: mongo.Binary; slot: number };
-
-function webhooksOf(db: Database): Collection<WebhookDocument> {
-  return db.collection(webhook.plural);
-}
-
-function toStoredWebhook({ secret, ...fields }: WebhookDocument): StoredWebhook {
-  return { ...fields, ...(secret && { secret: Buffer.from(secret.value()) }) };
-}
+const webhooksOf = (db: Database): Collection<StoredWebhook & { slot: number }> => db.collection(webhook.plural);
 
 /** @returns the hidden fields of a webhook that begins to be sent events now */
 async function beginRun(db: Database): Promise<Values> {
@@ -69,7 +62,7 @@ export async function prepareWebhookUpdate({ store }: OperationContext, values: 
 export async function findWebhook({ store, account }: OperationContext, id: string): Promise<StoredWebhook> {
   const document = await findOne(webhooksOf(store.db), { account, id_developer: id });
   if (document === undefined) throw new AppError('notFound');
-  return toStoredWebhook(document);
+  return document;
 }
 
 /** Stores other secrets, as an update of the version that was read. @throws AppError notFound (4041), conflict (4005) */
@@ -83,18 +76,16 @@ export async function replaceSecrets(
 }
 
 /** Finds the enabled webhooks of all accounts. */
-export async function findEnabledWebhooks(db: Database): Promise<StoredWebhook[]> {
-  const documents = await findMany(webhooksOf(db), { enabled: true });
-  return documents.map(toStoredWebhook);
+export function findEnabledWebhooks(db: Database): Promise<StoredWebhook[]> {
+  return findMany(webhooksOf(db), { enabled: true });
 }
 
 /** @returns the webhook with its present settings, undefined if the run has ended */
-export async function findRunningWebhook(
+export function findRunningWebhook(
   db: Database,
   { _id, run }: Pick<StoredWebhook, '_id' | 'run'>,
 ): Promise<StoredWebhook | undefined> {
-  const document = await findOne(webhooksOf(db), { _id, run, enabled: true });
-  return document && toStoredWebhook(document);
+  return findOne(webhooksOf(db), { _id, run, enabled: true });
 }
 
 /**
@@ -116,9 +107,8 @@ export async function disableWebhook(db: Database, { _id, run }: StoredWebhook, 
 }
 
 /** Finds the webhooks whose secrets are encrypted under any other key. */
-export async function* findWebhooksUnderOtherKey(db: Database, key_id: string): AsyncGenerator<StoredWebhook> {
-  const cursor = webhooksOf(db).find({ key_id: { $exists: true, $ne: key_id } }, { maxTimeMS: read_limit_ms });
-  for await (const document of cursor) yield toStoredWebhook(document);
+export function findWebhooksUnderOtherKey(db: Database, key_id: string): AsyncIterable<StoredWebhook> {
+  return webhooksOf(db).find({ key_id: { $exists: true, $ne: key_id } }, { maxTimeMS: read_limit_ms });
 }
 
 /** Replaces secrets by the same ones under another key. @returns false if they were replaced since */

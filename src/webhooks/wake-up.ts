@@ -1,13 +1,8 @@
 /** Wakes one loop that waits for work. */
-export interface WakeUp {
-  /** Ends the wait; without one, the next wait ends at once. */
-  wake(): void;
-  /** Waits for `wake`, or until the signal aborts. */
-  wait(): Promise<void>;
-}
+export type WakeUp = ReturnType<typeof createWakeUp>;
 
 /** Creates the wake-up of a loop that ends with `signal`. */
-export function createWakeUp(signal: AbortSignal): WakeUp {
+export function createWakeUp(signal: AbortSignal) {
   let isDue = false;
   let endWait: (() => void) | undefined;
   const wake = () => {
@@ -16,13 +11,11 @@ export function createWakeUp(signal: AbortSignal): WakeUp {
   };
   signal.addEventListener('abort', wake, { once: true });
   return {
+    /** Ends the wait; without one, the next wait ends at once. */
     wake,
-    async wait() {
-      if (!isDue) {
-        await new Promise<void>((resolve) => {
-          endWait = resolve;
-        });
-      }
+    /** Waits for `wake`, or until the signal aborts. */
+    async wait(): Promise<void> {
+      if (!isDue) await new Promise<void>((resolve) => (endWait = resolve));
       endWait = undefined;
       isDue = signal.aborted;
     },

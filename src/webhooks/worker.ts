@@ -7,26 +7,12 @@ import {
   createWorkerState,
   getWebhookNames,
   reportInterruption,
-  type WebhookNames,
   type WorkerDeps,
   type WorkerState,
 } from './worker-state.js';
 
 /** The delivery to one webhook, from one enabling to the next. */
-export interface WebhookWorker {
-  /** Takes changed settings. */
-  update(changed: StoredWebhook): void;
-  /** Looks for new events of the account. */
-  wake(): void;
-  /** Begins the retries that are due. */
-  tick(): void;
-  /** The event that is being sent for the first time. */
-  pendingEvent(): string | undefined;
-  /** The names of the webhook if its last attempt has failed. */
-  failing(): WebhookNames | undefined;
-  /** Begins no further attempt; those in progress have `grace_ms` to end. */
-  stop(grace_ms: number): Promise<void>;
-}
+export type WebhookWorker = ReturnType<typeof startWorker>;
 
 const pause_after_error_ms = 5000;
 
@@ -34,21 +20,28 @@ const pause_after_error_ms = 5000;
  * Starts to send events: first attempts one after the other in the order of the log, retries beside them
  * (reference/webhooks.md#order).
  */
-export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWorker {
+export function startWorker(deps: WorkerDeps, webhook: StoredWebhook) {
   const state = createWorkerState(deps, webhook);
   const ended = awaitLater(Promise.all([persist(state, sendNewEvents), persist(state, sendRetries)]));
   return {
-    update(changed) {
+    account: webhook.account,
+    /** Takes changed settings. */
+    update(changed: StoredWebhook): void {
       if (changed.version >= state.target.version) state.target = changed;
     },
+    /** Looks for new events of the account. */
     wake: state.news.wake,
-    tick() {
+    /** Begins the retries that are due. */
+    tick(): void {
       endPause(state);
       if (state.next_retry_at <= deps.clock() / 1000) state.retries.wake();
     },
+    /** The event that is being sent for the first time. */
     pendingEvent: () => state.pending,
+    /** The names of the webhook if its last attempt has failed. */
     failing: () => (state.isFailing ? getWebhookNames(state) : undefined),
-    async stop(grace_ms) {
+    /** Begins no further attempt; those in progress have `grace_ms` to end. */
+    async stop(grace_ms: number): Promise<void> {
       state.stopped.abort();
       const timer = setTimeout(() => state.aborted.abort(), grace_ms);
       await ended;
