@@ -7,7 +7,7 @@ import type { ToolConnection } from '../db/tool-connection.js';
 import { StartError } from '../errors.js';
 import { finishLog } from '../events/log-reader.js';
 import { silentLog } from '../lib/log.js';
-import { withPrefix } from '../mqtt/store/sessions.js';
+import { withPrefix } from '../mqtt/store/keys.js';
 import { findAccounts } from '../objects/api-keys.js';
 import { measured_paths } from '../objects/measured-paths.js';
 import { alarm, apikey, device, stream, streamsummary, valuereview } from '../resources/index.js';

@@ -252,7 +252,7 @@ export async function startBroker(options: Options) {
       for (const server of servers) server.close();
       const ending = [...sessions];
       for (const session of ending) session.leave(reasons.shutting_down);
-      await Promise.all(ending.map(({ ended }) => ended));
+      await Promise.all(ending.map(({ outbox }) => outbox.ended));
       await Promise.all([...streams].map(waitForClose));
       await brokers.close();
       await Promise.all(ending.map(({ left }) => left));

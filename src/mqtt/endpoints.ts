@@ -5,7 +5,7 @@ import { connection, device, mqttcredentials, topic } from '../resources/index.j
 import { parseFields } from '../schema/body.js';
 import { text } from '../schema/fields/text.js';
 import { withDocumentation } from '../schema/fields.js';
-import { describeBody } from '../schema/openapi/bodies.js';
+import { describeBody, describeClosed } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier, type ListedType } from '../schema/resource.js';
 import { hashPassword } from './login/passwords.js';
@@ -90,15 +90,12 @@ function credentialsEndpoints(): Endpoint[] {
         kind: 'status',
         success: 'updated',
         message: 'credentials updated',
-        details: {
-          title: 'Username',
-          type: 'object',
-          description: 'The login of a device.',
-          properties: { username: { type: 'string', description: 'The new username.', examples: ['pump-1'] } },
-          required: ['username'],
-          additionalProperties: false,
-          examples: [{ username: 'pump-1' }],
-        },
+        details: describeClosed(
+          'Username',
+          'The login of a device.',
+          { username: { type: 'string', description: 'The new username.', examples: ['pump-1'] } },
+          { examples: [{ username: 'pump-1' }] },
+        ),
       },
       async handle(ctx) {
         const login = await loginOf(ctx);

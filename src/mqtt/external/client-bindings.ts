@@ -2,7 +2,7 @@ import { buildBounds, type ClusteredDocument } from '../../db/clustered.js';
 import type { Database } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
 import type { OpaqueJson } from '../../db/opaque-json.js';
-import { findOne, hasMatch } from '../../db/raw-find.js';
+import { findMany, findOne, hasMatch } from '../../db/raw-find.js';
 
 /** A client id at an external broker, reserved for its owner until `expires_at` unless it logs in again. */
 interface ClientBinding {
@@ -49,7 +49,7 @@ async function deleteOldest(db: Database, owner: string): Promise<void> {
     skip: max_bindings,
     limit: 1000,
   } as const;
-  const old = await bindingsIn(db).find({ owner }, beyondLimit).toArray();
+  const old = await findMany(bindingsIn(db), { owner }, beyondLimit);
   if (old.length > 0) await bindingsIn(db).deleteMany({ _id: { $in: old.map(({ _id }) => _id) }, owner });
 }
 

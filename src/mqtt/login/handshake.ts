@@ -160,7 +160,6 @@ function openSession(
     connect: { level, keep_alive_s, properties, will },
     outbox,
     checked,
-    ended: outbox.ended,
     left: awaitLater(leave().catch((error: unknown) => warn('MQTT session could not be closed', { err: error }))),
     revoked: false,
     expiry_s: level === 5 ? Math.min(properties.session_expiry_s ?? 0, session_ttl_s) : clean ? 0 : session_ttl_s,

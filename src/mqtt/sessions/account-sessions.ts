@@ -6,6 +6,7 @@ import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { reasons } from '../connection/reasons.js';
 import type { AccountChange } from '../store/changes.js';
+import { joinKey } from '../store/keys.js';
 import { isExpired, type MessageContent } from '../store/messages.js';
 import { deleteQueue, findQueued, type QueueLength } from '../store/queue.js';
 import {
@@ -18,7 +19,6 @@ import {
   type StoredSession,
   saveSession,
   session_ttl_s,
-  sessionIdOf,
 } from '../store/sessions.js';
 import type { Peers } from './peers.js';
 import type { Session } from './session.js';
@@ -111,7 +111,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
   }
 
   async function reload(client_id: string): Promise<void> {
-    const found = await findSession(db, sessionIdOf(account, client_id));
+    const found = await findSession(db, joinKey(account, client_id));
     const record = records.get(client_id);
     if (found !== undefined) load(found);
     else if (record !== undefined) drop(record);
@@ -157,7 +157,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
     const previousInstance = before?.instance ?? null;
     const isElsewhere = previousInstance !== null && previousInstance !== peers.id && peers.isLive(previousInstance);
     const state: StoredSession = {
-      _id: sessionIdOf(account, client_id),
+      _id: joinKey(account, client_id),
       account,
       client_id,
       owner,
@@ -238,7 +238,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
       const { client_id } = session;
       // not while it waits: the other instance may be about to replace this connection
       const claimed = await lock(client_id, () => claimLocked(session, isClean));
-      if (claimed?.replaced !== undefined) await waitForPrevious(sessionIdOf(account, client_id), claimed.replaced);
+      if (claimed?.replaced !== undefined) await waitForPrevious(joinKey(account, client_id), claimed.replaced);
       return claimed;
     },
     /** Ends a connection; a persistent session waits for the next one. */

@@ -1,8 +1,9 @@
 import type { mongo } from 'mongoose';
 import { createBatcher } from '../../db/batching/batcher.js';
-import { type Database, read_limit_ms } from '../../db/database.js';
+import type { Database } from '../../db/database.js';
 import { retryOnce } from '../../db/driver-errors.js';
 import type { Id } from '../../db/ids.js';
+import { findMany } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
 import type { OperationContext } from '../../objects/context.js';
 import { connection as connectionType } from '../../resources/index.js';
@@ -103,8 +104,8 @@ export function createConnectionList({ db, peers, stopped, failed }: Deps) {
     },
     /** Stores what has been counted, and closes the connections that a client of the interface has ended. */
     async refresh(): Promise<void> {
-      const options = { projection: { connection: 1 }, maxTimeMS: read_limit_ms };
-      const found = await connectionsIn(db).find({ instance: peers.id, is_ending: true }, options).toArray();
+      const query = { instance: peers.id, is_ending: true } as const;
+      const found = await findMany(connectionsIn(db), query, { projection: { connection: 1 } });
       const ending = new Set(found.map(({ connection }) => connection));
       for (const session of stored.keys()) if (ending.has(session.connection)) session.end(reasons.administrative);
       if (++refreshes % refreshes_per_count === 0) await storeCounts();

@@ -18,8 +18,7 @@ export type DeviceFeeds = ReturnType<typeof createDeviceFeeds>;
 export function createDeviceFeeds(account: string, link: DeviceLink) {
   const { commandTail, stateTail } = link;
   const filters = createFilterTree<DeviceFeed>();
-  /** The filters of each feed. */
-  const feeds = new Map<DeviceFeed, Set<string>>();
+  const feeds = new Set<DeviceFeed>();
   const subscribed = new Map<string, Promise<void>>();
   const commands = createCommandWakes(account, link, (device) =>
     filters.match(formatDeviceTopic(device, 'commands')).keys(),
@@ -57,10 +56,10 @@ export function createDeviceFeeds(account: string, link: DeviceLink) {
     subscribed.clear();
     ensureSubscribed().then(
       () => {
-        for (const feed of feeds.keys()) feed.catchUp();
+        for (const feed of feeds) feed.catchUp();
       },
       (error) => {
-        for (const feed of feeds.keys()) feed.fail(error);
+        for (const feed of feeds) feed.fail(error);
       },
     );
   }
@@ -72,18 +71,14 @@ export function createDeviceFeeds(account: string, link: DeviceLink) {
     /** Hands what a filter covers to a feed from now on, and sends what there is; states only where they are wanted. */
     follow(feed: DeviceFeed, filter: string, isRetainedWanted: boolean): void {
       filters.add(filter, feed, { qos: 1 });
-      feeds.set(feed, (feeds.get(feed) ?? new Set()).add(filter));
+      feeds.add(feed);
       const watched = awaitLater(ensureSubscribed());
       watched.catch(feed.fail);
       feed.follow(filter, watched, isRetainedWanted);
     },
-    unfollow(feed: DeviceFeed, filter: string): void {
-      filters.remove(filter, feed);
-      feeds.get(feed)?.delete(filter);
-    },
-    /** Forgets a feed whose connection has ended. */
+    unfollow: (feed: DeviceFeed, filter: string) => filters.remove(filter, feed),
+    /** Forgets a feed whose connection has ended, after its last filter. */
     leave(feed: DeviceFeed): void {
-      for (const filter of feeds.get(feed) ?? []) filters.remove(filter, feed);
       feeds.delete(feed);
       feed.close();
     },

@@ -48,14 +48,10 @@ export async function ingestDeviceMessage(
     const { value, fault } = parseJson(payload);
     if (fault === 'tooManyValues') return dropInvalid(tooManyValues);
     if (!isPlainObject(value)) return dropInvalid('must be a JSON object');
-    if (channel === 'state/reported') await report(link, { account, device, now }, value);
-    else
-      await answer(
-        db,
-        link,
-        { account, device, now },
-        { ...(correlation_data && { id: correlation_data.toString() }), ...value },
-      );
+    const sender = { account, device, now };
+    const id = correlation_data && { id: correlation_data.toString() };
+    if (channel === 'state/reported') await report(link, sender, value);
+    else await answer(db, link, sender, { ...id, ...value });
     return { forward: 'itself' };
   } catch (error) {
     if (!(error instanceof AppError)) return { drop: 'database', error };
@@ -76,31 +72,19 @@ interface Sender {
 }
 
 /** @throws AppError invalid (4003), notFound (4041) */
-async function report(
-  { findDevice, changeState }: DeviceLink,
-  { account, device, now }: Sender,
-  patch: Values,
-): Promise<void> {
+async function report(link: DeviceLink, { account, device, now }: Sender, patch: Values): Promise<void> {
   checkPatch('reported', patch);
-  const node = await findDevice(account, device);
+  const node = await link.findDevice(account, device);
   if (node === undefined) throw new AppError('notFound');
-  await changeState(node, (state) => mergeReported(state, patch, { now }));
+  await link.changeState(node, (state) => mergeReported(state, patch, { now }));
 }
 
 /** @throws AppError invalid (4003), notFound (4041) */
-async function answer(
-  db: Database,
-  { metrics }: DeviceLink,
-  { account, device, now }: Sender,
-  body: Values,
-): Promise<void> {
-  const {
-    id = '',
-    status,
-    result,
-  } = parseResult(body, (values, faults) => {
+async function answer(db: Database, link: DeviceLink, { account, device, now }: Sender, body: Values): Promise<void> {
+  const parsed = parseResult(body, (values, faults) => {
     if (values.id === undefined) faults.id ??= 'is required';
   });
+  const { id = '', status, result } = parsed;
   const stored = await findCommand(db, account, device, id);
-  if (await finishCommand(db, stored, { status, result }, { now })) metrics.entered(status, 1);
+  if (await finishCommand(db, stored, { status, result }, { now })) link.metrics.entered(status, 1);
 }

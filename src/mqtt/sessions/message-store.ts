@@ -1,8 +1,9 @@
 import type { Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { awaitLater, getOrStart } from '../../lib/promises.js';
+import { joinKey } from '../store/keys.js';
 import { type AddressedMessage, isExpired, type MessageContent, optionsOf } from '../store/messages.js';
-import { type QueuedMessage, queueIdOf, readQueueLength } from '../store/queue.js';
+import { type QueuedMessage, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
 import type { FilterMatch } from './filter-tree.js';
 import type { ForwardRate } from './forward-rate.js';
@@ -74,7 +75,7 @@ export function createMessageStore(deps: Deps) {
       ...(isRetained && { retain: true }),
       ...(isMember && { is_shared: true }),
     };
-    return { _id: queueIdOf(record.state.session, id), topic, payload, qos, size_bytes, at: new Date(), ...options };
+    return { _id: joinKey(record.state.session, id), topic, payload, qos, size_bytes, at: new Date(), ...options };
   }
 
   /** Waits for the rate of forwarded messages. @returns false for one of QoS 0 that is beyond it */

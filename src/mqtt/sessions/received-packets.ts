@@ -1,5 +1,6 @@
 import type { Id } from '../../db/ids.js';
-import { queueIdOf, type ReceivedChange, type StoredPacket } from '../store/queue.js';
+import { joinKey } from '../store/keys.js';
+import type { ReceivedChange, StoredPacket } from '../store/queue.js';
 
 const max_received = 100;
 
@@ -32,7 +33,7 @@ export type ReceivedPackets = ReturnType<typeof createReceivedPackets>;
 export function createReceivedPackets(newId: () => Id, stored?: StoredPackets) {
   const packets = new Map<number, ReceivedPacket>();
   const submit = async (packet_id: number, createChange: (_id: string) => ReceivedChange) => {
-    if (stored !== undefined) await stored.submit(createChange(queueIdOf(stored.session, packet_id)));
+    if (stored !== undefined) await stored.submit(createChange(joinKey(stored.session, packet_id)));
   };
   for (const { packet_id, message, done } of stored?.packets ?? [])
     packets.set(packet_id, { message, isOwn: false, isDone: done });

@@ -101,9 +101,8 @@ export function createRules(options: RulesOptions) {
   }
 
   function refuseSubscription(session: Session, filter: string, reason: string, err?: unknown): void {
-    const names = session.names;
-    const topic = redactTopic(filter, session.permissions);
-    const fields = { reason, topic, ...names, ...(err !== undefined && { err }) };
+    const { names, permissions } = session;
+    const fields = { reason, topic: redactTopic(filter, permissions), ...names, ...(err !== undefined && { err }) };
     warn(`MQTT subscription refused: ${reason}`, fields, err === undefined ? formatName(names) : '');
   }
 
@@ -149,8 +148,7 @@ export function createRules(options: RulesOptions) {
     },
     published: metrics.published,
     /** Reports a packet that closes the connection. */
-    protocolError(session: Session, reason: string): void {
-      const names = session.names;
+    protocolError({ names }: Session, reason: string): void {
       warn(`MQTT connection closed: ${reason}`, { reason, ...names }, formatName(names));
     },
     /** Reports an error that no caller awaits. */

@@ -1,6 +1,7 @@
 import type { Database } from '../../db/database.js';
 import type { Unacknowledged } from '../connection/connection.js';
-import { findQueued, type QueueChange, type QueuedMessage, queueIdOf } from '../store/queue.js';
+import { joinKey } from '../store/keys.js';
+import { findQueued, type QueueChange, type QueuedMessage } from '../store/queue.js';
 
 /** Messages found in the queue that may still be handed over live, too. */
 const max_found = 4000;
@@ -54,7 +55,7 @@ export function openSessionQueue(options: Options) {
 
   function* findSent(): Iterable<{ packet_id: number; qos: 1 | 2; _id: string }> {
     for (const [packet_id, { qos, origin }] of unacknowledged())
-      if (isOfQueue(origin)) yield { packet_id, qos, _id: queueIdOf(session, origin.message) };
+      if (isOfQueue(origin)) yield { packet_id, qos, _id: joinKey(session, origin.message) };
   }
 
   function noteFound(_id: string): void {
@@ -77,7 +78,7 @@ export function openSessionQueue(options: Options) {
      */
     isDeliverable(message: string): boolean {
       if (isReading) hasArrived = true;
-      return !isReading && !found.has(queueIdOf(session, message));
+      return !isReading && !found.has(joinKey(session, message));
     },
     /** New messages come in their order after the next `read`. */
     suspend(): void {
@@ -86,18 +87,18 @@ export function openSessionQueue(options: Options) {
     },
     /** Records the packet id of a message of QoS 2 durably before it is sent: it must not be sent under two. */
     async send({ message }: QueueOrigin, packet_id: number): Promise<void> {
-      await submitQueueChange({ _id: queueIdOf(session, message), packet_id });
+      await submitQueueChange({ _id: joinKey(session, message), packet_id });
     },
     /** Records PUBREC durably: only PUBREL is sent from now on. */
     async receive(origin: QueueOrigin, packet_id: number): Promise<void> {
       shrink(0, origin.size_bytes);
       origin.size_bytes = 0;
-      await submitQueueChange({ _id: queueIdOf(session, origin.message), packet_id, released: true });
+      await submitQueueChange({ _id: joinKey(session, origin.message), packet_id, released: true });
     },
     /** Deletes a message that is acknowledged, or that the client may no longer get. */
     remove({ message, size_bytes }: QueueOrigin): void {
       shrink(1, size_bytes);
-      submitQueueChange({ _id: queueIdOf(session, message), acknowledged: true }).catch(failed);
+      submitQueueChange({ _id: joinKey(session, message), acknowledged: true }).catch(failed);
     },
     /** Reads what is queued and was not sent on this connection, in order. Messages that arrive during the read follow. */
     async *read(): AsyncGenerator<QueuedPacket> {

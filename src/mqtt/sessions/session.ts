@@ -29,9 +29,7 @@ export interface Session {
   readonly connection: string;
   readonly connect: Pick<ConnectPacket, 'level' | 'keep_alive_s' | 'properties' | 'will'>;
   readonly outbox: Outbox;
-  /** Resolves when the broker has finished with the connection. */
-  readonly ended: Promise<void>;
-  /** Resolves when the state that outlasts the connection is stored, too. */
+  /** Resolves when the connection has ended and the state that outlasts the connection is stored, too. */
   readonly left: Promise<void>;
   permissions: TopicPermissions;
   /** When the topics in `permissions` were read, in epoch seconds. */

@@ -1,6 +1,7 @@
 import { createBatcher } from '../../db/batching/batcher.js';
 import type { Database } from '../../db/database.js';
 import { type ForwardedMessage, insertForwarded } from '../store/forwards.js';
+import { splitKey } from '../store/keys.js';
 import {
   applyQueueChanges,
   applyReceivedChanges,
@@ -10,11 +11,12 @@ import {
   type ReceivedChange,
 } from '../store/queue.js';
 import { type RetainedChange, writeRetained } from '../store/retained.js';
-import { accountOfSession } from '../store/sessions.js';
 
 const max_batch_size = 1000;
 /** Batches of one kind follow each other, so that changes of a document are applied in their order. */
 const maxInFlight = 1;
+
+const ownerOf = ({ _id }: { _id: string }) => splitKey(_id)[0];
 
 /** A message that other sessions and instances are to get. */
 export interface StoredPublish {
@@ -47,9 +49,9 @@ export function createStateWriter(db: Database) {
         bytesOf: ({ queued, forwarded }) => (queued.length + 1) * forwarded.payload.length,
       },
     ),
-    changeQueue: batch<QueueChange>((changes) => applyQueueChanges(db, changes), { accountOf: accountOfSession }),
+    changeQueue: batch<QueueChange>((changes) => applyQueueChanges(db, changes), { accountOf: ownerOf }),
     changeReceived: batch<ReceivedChange>((changes) => applyReceivedChanges(db, changes), {
-      accountOf: accountOfSession,
+      accountOf: ownerOf,
     }),
     retain: batch<RetainedChange>((changes) => writeRetained(db, changes), {
       accountOf: ({ account }) => account,

@@ -45,7 +45,9 @@ export function createSubscriptions(deps: Deps) {
   let sending: Promise<void> = Promise.resolve();
 
   function follow(filter: string, isRetainedWanted: boolean): void {
-    if (!isFed(filter) || findSharedFilter(filter) !== undefined || !outbox.isOpen) return;
+    // it may have been unsubscribed before it was stored
+    if (!isFed(filter) || findSharedFilter(filter) !== undefined || !outbox.isOpen || !subscriptions.has(filter))
+      return;
     feed ??= deps.openFeed();
     deviceFeeds.follow(feed, filter, isRetainedWanted);
   }
@@ -60,9 +62,13 @@ export function createSubscriptions(deps: Deps) {
     if (findSharedFilter(filter) === undefined) subscribers.add(filter, delivery, granted);
   }
 
-  function remove(filter: string): boolean {
+  function stopDelivery(filter: string): void {
     subscribers.remove(filter, delivery);
     if (feed !== undefined) deviceFeeds.unfollow(feed, filter);
+  }
+
+  function remove(filter: string): boolean {
+    stopDelivery(filter);
     return subscriptions.delete(filter);
   }
 
@@ -171,7 +177,7 @@ export function createSubscriptions(deps: Deps) {
       }
     },
     close(): void {
-      for (const filter of subscriptions.keys()) subscribers.remove(filter, delivery);
+      for (const filter of subscriptions.keys()) stopDelivery(filter);
       if (feed !== undefined) deviceFeeds.leave(feed);
     },
     get feed() {

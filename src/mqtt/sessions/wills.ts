@@ -1,8 +1,8 @@
 import type { Database } from '../../db/database.js';
 import { awaitLater } from '../../lib/promises.js';
 import type { WillPacket } from '../connection/packets.js';
+import { joinKey } from '../store/keys.js';
 import { optionsOf } from '../store/messages.js';
-import { sessionIdOf } from '../store/sessions.js';
 import { type StoredWill, saveWill, withdrawWill } from '../store/wills.js';
 import { canPublish, type TopicPermissions } from './permissions.js';
 
@@ -45,7 +45,7 @@ export function createWill(db: Database, connection: string, will: WillPacket | 
       ...{ _id: connection, instance, account, owner, topic, payload, qos, retain },
       ...optionsOf({ properties: forwarded }),
       ...(message_expiry_s !== undefined && { message_expiry_s }),
-      ...(delay_s > 0 && { delay_s, session: sessionIdOf(account, client_id) }),
+      ...(delay_s > 0 && { delay_s, session: joinKey(account, client_id) }),
     };
   }
 

@@ -7,8 +7,9 @@ import {
 } from '../../db/change-stream.js';
 import type { Database } from '../../db/database.js';
 import { type ForwardedMessage, forwards } from './forwards.js';
+import { splitKey } from './keys.js';
 import { withBuffer } from './messages.js';
-import { type RetainedMessage, splitKey } from './retained.js';
+import type { RetainedMessage } from './retained.js';
 import type { StoredSession } from './sessions.js';
 
 /** A change of the state of an account's broker that any instance has made. */

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import mongoose, { type mongo } from 'mongoose';
-import { type Database, read_limit_ms, type StoredDocument } from '../../db/database.js';
+import type { Database, StoredDocument } from '../../db/database.js';
 import { insertIntoFreeSlot } from '../../db/free-slot.js';
 import type { Id } from '../../db/ids.js';
-import { findMany } from '../../db/raw-find.js';
+import { findMany, findOne, runPipeline } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
 import { findEnabled } from '../../objects/ancestors.js';
 import type { ValidKey } from '../../objects/api-keys.js';
@@ -47,9 +47,9 @@ export async function removeCredentials(ctx: OperationContext, id: string): Prom
 /** @throws AppError notFound (4041) */
 async function removeOfDevice(ctx: OperationContext, plural: string, query: object): Promise<void> {
   const { store, account } = ctx;
-  const options = { projection: { device: 1, parent: 1, username: 1, name: 1 }, maxTimeMS: read_limit_ms };
-  const stored = await store.db.collection(plural).findOne({ account, ...query }, options);
-  if (stored === null || !(await removeLeaf(ctx, plural, stored))) throw new AppError('notFound');
+  const options = { projection: { device: 1, parent: 1, username: 1, name: 1 } };
+  const stored = await findOne(store.db.collection(plural), { account, ...query }, options);
+  if (stored === undefined || !(await removeLeaf(ctx, plural, stored))) throw new AppError('notFound');
 }
 
 /** Longer than a topic can take to be written or deleted after it was announced. */
@@ -167,10 +167,7 @@ export async function findCertifiedDevices(
       : { _id: { $in: wanted.map(idFrom) } };
   const projection = { account: 1, id_developer: 1, topics_change_until: 1 };
   const devices = await findMany(devicesOf(db), query, { projection });
-  const logins = devices.map(({ _id, account, id_developer, topics_change_until }) => ({
-    ...{ credentials: String(_id), account: String(account), device: String(id_developer), parent: _id, hash: '' },
-    topics_change_until: Number(topics_change_until ?? 0),
-  }));
+  const logins = devices.map((stored) => toLogin({ ...stored, device: stored.id_developer, parent: stored._id }));
   return findDevices(db, logins, hasTopics);
 }
 
@@ -187,21 +184,17 @@ async function findLogins(
   query: mongo.Filter<StoredDocument>,
   hasTopics: HasTopics,
 ): Promise<MqttDevice[]> {
-  const credentials = await credentialsOf(db)
-    .find(query, {
-      projection: { account: 1, device: 1, parent: 1, hash: 1, topics_change_until: 1 },
-      maxTimeMS: read_limit_ms,
-    })
-    .toArray();
-  const logins = credentials.map(({ _id, account, device: id, parent, hash, topics_change_until }) => ({
-    credentials: String(_id),
-    account: String(account),
-    device: String(id),
-    parent: parent as Id,
-    hash: String(hash),
+  const projection = { account: 1, device: 1, parent: 1, hash: 1, topics_change_until: 1 };
+  const credentials = await findMany(credentialsOf(db), query, { projection });
+  return findDevices(db, credentials.map(toLogin), hasTopics);
+}
+
+function toLogin({ _id, account, device: id, parent, hash, topics_change_until }: StoredDocument): StoredLogin {
+  return {
+    ...{ credentials: String(_id), account: String(account), device: String(id), parent: parent as Id },
+    hash: String(hash ?? ''),
     topics_change_until: Number(topics_change_until ?? 0),
-  }));
-  return findDevices(db, logins, hasTopics);
+  };
 }
 
 /** A login of a device: its credentials, or a key that is limited to it. */
@@ -214,11 +207,8 @@ async function findDevices(db: Database, logins: readonly StoredLogin[], hasTopi
   if (logins.length === 0) return [];
   const outdated = logins.filter((login) => !hasTopics(login.credentials, login.topics_change_until));
   const idsOf = (some: readonly StoredLogin[]) => some.map(({ parent }) => parent);
-  const options = { projection: { enabled: 1, ancestors: 1 }, maxTimeMS: read_limit_ms };
   const [nodes, topicsById] = await Promise.all([
-    devicesOf(db)
-      .find({ _id: { $in: idsOf(logins) } }, options)
-      .toArray(),
+    findMany(devicesOf(db), { _id: { $in: idsOf(logins) } }, { projection: { enabled: 1, ancestors: 1 } }),
     findTopics(db, idsOf(outdated)),
   ]);
   const nodeById = new Map(nodes.map((node) => [String(node._id), node]));
@@ -255,13 +245,10 @@ export async function findDevicesWithLogin(
     scope: { $ne: 'read' },
     expires_at: { $not: { $lte: now } },
   };
-  const options = { projection: { parent: 1 }, maxTimeMS: read_limit_ms };
+  const options = { projection: { parent: 1 } };
   const found = await Promise.all([
-    credentialsOf(db).find({ parent }, options).toArray(),
-    db
-      .collection(apikey.plural)
-      .find({ ...ofKey, parent }, options)
-      .toArray(),
+    findMany(credentialsOf(db), { parent }, options),
+    findMany(db.collection(apikey.plural), { ...ofKey, parent }, options),
   ]);
   const certified = await findMany(devicesOf(db), { _id: parent, has_certificate: true }, { projection: { _id: 1 } });
   return new Set([...found.flat().map(({ parent: device }) => device), ...certified.map(({ _id }) => _id)].map(String));
@@ -284,15 +271,11 @@ async function areCredentialsUnchanged(db: Database, logins: readonly KnownLogin
   // several connections may have the same credentials, and copied credentials the same hash
   const hashByLogin = new Map(logins.map(({ credentials, hash }) => [`${credentials} ${hash}`, hash]));
   const ids = new Set(logins.map(({ credentials }) => credentials));
-  const [summary] = await credentialsOf(db)
-    .aggregate<{ hashes: string[]; topics_change_until: number | null }>(
-      [
-        { $match: { _id: { $in: [...ids].map(idFrom) } } },
-        { $group: { _id: null, hashes: { $push: '$hash' }, topics_change_until: { $max: '$topics_change_until' } } },
-      ],
-      { maxTimeMS: read_limit_ms },
-    )
-    .toArray();
+  const summed = { hashes: { $push: '$hash' }, topics_change_until: { $max: '$topics_change_until' } };
+  const [summary] = await runPipeline<{ hashes: string[]; topics_change_until: number | null }>(credentialsOf(db), [
+    { $match: { _id: { $in: [...ids].map(idFrom) } } },
+    { $group: { _id: null, ...summed } },
+  ]);
   if (summary === undefined || read_at <= (summary.topics_change_until ?? 0)) return false;
   return isDeepStrictEqual(summary.hashes.sort(), [...hashByLogin.values()].sort());
 }
@@ -300,15 +283,10 @@ async function areCredentialsUnchanged(db: Database, logins: readonly KnownLogin
 /** Finds what is above devices. @returns undefined if one of them is disabled or gone */
 async function findChains(db: Database, logins: readonly KnownLogin[]): Promise<{ ancestors: Id[] }[] | undefined> {
   const parents = new Set(logins.map(({ parent }) => parent));
-  const groups = await devicesOf(db)
-    .aggregate<{ _id: Id[] | null; count: number }>(
-      [
-        { $match: { _id: { $in: [...parents].map(idFrom) }, enabled: true } },
-        { $group: { _id: '$ancestors', count: { $sum: 1 } } },
-      ],
-      { maxTimeMS: read_limit_ms },
-    )
-    .toArray();
+  const groups = await runPipeline<{ _id: Id[] | null; count: number }>(devicesOf(db), [
+    { $match: { _id: { $in: [...parents].map(idFrom) }, enabled: true } },
+    { $group: { _id: '$ancestors', count: { $sum: 1 } } },
+  ]);
   const count = groups.reduce((sum, group) => sum + group.count, 0);
   return count === parents.size ? groups.map(({ _id }) => ({ ancestors: _id ?? [] })) : undefined;
 }
@@ -316,16 +294,11 @@ async function findChains(db: Database, logins: readonly KnownLogin[]): Promise<
 /** Groups the names in the database: decoding one document per topic would block the event loop. */
 async function findTopics(db: Database, parents: readonly Id[]): Promise<ReadonlyMap<string, readonly string[]>> {
   if (parents.length === 0) return new Map();
-  const groups = await topicsOf(db)
-    .aggregate<{ _id: Id; names: string[] }>(
-      [
-        { $match: { parent: { $in: parents } } },
-        { $sort: { parent: 1, name: 1 } },
-        { $group: { _id: '$parent', names: { $push: '$name' } } },
-      ],
-      { maxTimeMS: read_limit_ms },
-    )
-    .toArray();
+  const groups = await runPipeline<{ _id: Id; names: string[] }>(topicsOf(db), [
+    { $match: { parent: { $in: parents } } },
+    { $sort: { parent: 1, name: 1 } },
+    { $group: { _id: '$parent', names: { $push: '$name' } } },
+  ]);
   const namesByParent = new Map(groups.map(({ _id, names }) => [String(_id), names]));
   return new Map(parents.map((parent) => [String(parent), namesByParent.get(String(parent)) ?? []]));
 }

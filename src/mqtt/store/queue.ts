@@ -1,9 +1,9 @@
-import { type Database, read_limit_ms } from '../../db/database.js';
+import type { Database } from '../../db/database.js';
 import { hasOnlyDuplicates } from '../../db/driver-errors.js';
 import type { Id } from '../../db/ids.js';
-import { findMany } from '../../db/raw-find.js';
+import { findMany, runPipeline } from '../../db/raw-find.js';
+import { withPrefix } from './keys.js';
 import type { MessageContent } from './messages.js';
-import { withPrefix } from './sessions.js';
 
 /** A message that a persistent session has not acknowledged (reference/mqtt.md#sessions). */
 export interface QueuedMessage extends MessageContent {
@@ -37,11 +37,6 @@ export interface StoredPacket {
 const queueIn = (db: Database) => db.collection<QueuedMessage>('mqtt_queue');
 const receivedIn = (db: Database) => db.collection<StoredPacket>('mqtt_received');
 
-/** Returns the `_id` of a queued message, or of a received packet. */
-export function queueIdOf(session: string, message: string | number): string {
-  return `${session} ${message}`;
-}
-
 /** Inserts messages; those that are queued already stay as they are. */
 export async function insertQueued(db: Database, messages: readonly QueuedMessage[]): Promise<void> {
   try {
@@ -66,12 +61,9 @@ export interface QueueLength {
 /** Measures the queue of a session. */
 export async function readQueueLength(db: Database, session: string): Promise<QueueLength> {
   const group = { _id: null, messages: { $sum: 1 }, bytes: { $sum: '$size_bytes' } };
-  const [length] = await queueIn(db)
-    .aggregate<QueueLength>([{ $match: { _id: withPrefix(session) } }, { $group: group }], {
-      maxTimeMS: read_limit_ms,
-    })
-    .toArray();
-  return { messages: length?.messages ?? 0, bytes: length?.bytes ?? 0 };
+  const stages = [{ $match: { _id: withPrefix(session) } }, { $group: group }];
+  const [length = { messages: 0, bytes: 0 }] = await runPipeline<QueueLength>(queueIn(db), stages);
+  return length;
 }
 
 /** A change of a queued message: sent under a packet id, released by PUBREC, or acknowledged. */
@@ -97,14 +89,13 @@ export async function applyReceivedChanges(db: Database, changes: readonly Recei
   const writes = changes.map((change) => {
     const filter = { _id: change._id };
     if ('released' in change) return { deleteOne: { filter } };
-    if ('message' in change) return { replaceOne: { filter, replacement: withoutId(change), upsert: true } };
+    if ('message' in change) {
+      const { _id, ...replacement } = change;
+      return { replaceOne: { filter, replacement, upsert: true } };
+    }
     return { updateOne: { filter, update: { $set: { done: true } } } };
   });
   await receivedIn(db).bulkWrite(writes);
-}
-
-function withoutId({ _id, ...fields }: StoredPacket): Omit<StoredPacket, '_id'> {
-  return fields;
 }
 
 /** Finds the packet ids of a session. */

@@ -5,8 +5,8 @@ import { findAll } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
 import { device, retainedmessage } from '../../resources/index.js';
 import { findDeviceOf } from '../protocol/topics.js';
+import { joinKey, splitKey, withPrefix } from './keys.js';
 import { type MessageContent, withBuffer } from './messages.js';
-import { withPrefix } from './sessions.js';
 
 /** The retained message of a topic; without payload there is none. */
 export interface RetainedMessage extends MessageContent {
@@ -35,15 +35,9 @@ export async function* findRetained(db: Database, account: string): AsyncIterabl
   for await (const message of cursor) yield withBuffer(message);
 }
 
-/** Splits the account from a topic or a client id. */
-export function splitKey(_id: string): [account: string, name: string] {
-  const at = _id.indexOf(' ');
-  return [_id.slice(0, at), _id.slice(at + 1)];
-}
-
 /** Stores messages, or deletes those without payload, in their order. */
 export async function writeRetained(db: Database, changes: readonly RetainedChange[]): Promise<void> {
-  const latest = new Map(changes.map((change) => [`${change.account} ${change.topic}`, change]));
+  const latest = new Map(changes.map((change) => [joinKey(change.account, change.topic), change]));
   const writes = [...latest].map(([_id, { account, ...message }]) => {
     if (message.payload.length === 0) return { deleteOne: { filter: { _id } } };
     const below = message.parent && { account, device: findDeviceOf(message.topic) ?? '' };

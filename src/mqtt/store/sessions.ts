@@ -1,6 +1,7 @@
 import type { Database } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
 import { findMany, findOne, hasMatch } from '../../db/raw-find.js';
+import { withPrefix } from './keys.js';
 
 /** Options of a subscription; those that only MQTT 5 has are absent unless set. */
 export interface SubscriptionOptions {
@@ -26,7 +27,7 @@ export interface ConnectionRef {
 
 /** The session of a client id (reference/mqtt.md#sessions). */
 export interface StoredSession {
-  /** See `sessionIdOf`. */
+  /** The account and the client id. */
   _id: string;
   account: string;
   client_id: string;
@@ -63,21 +64,6 @@ export const session_ttl_s = 30 * 86_400;
 export const expired_session_ttl_s = 86_400;
 
 const sessionsIn = (db: Database) => db.collection<StoredSession>('mqtt_sessions');
-
-/** Returns the `_id` of a session. Names of accounts have no space. */
-export function sessionIdOf(account: string, client_id: string): string {
-  return `${account} ${client_id}`;
-}
-
-/** Returns the account in the `_id` of a session, and of what begins with one. */
-export function accountOfSession({ _id }: { _id: string }): string {
-  return _id.slice(0, _id.indexOf(' '));
-}
-
-/** Selects texts that begin with `prefix` and a space. */
-export function withPrefix(prefix: string): { $gte: string; $lt: string } {
-  return { $gte: `${prefix} `, $lt: `${prefix}!` };
-}
 
 /** Finds all sessions of an account. */
 export function findSessions(db: Database, account: string): Promise<StoredSession[]> {

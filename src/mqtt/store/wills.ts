@@ -1,6 +1,7 @@
 import mongoose from 'mongoose';
-import { type Database, read_limit_ms } from '../../db/database.js';
+import type { Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
+import { findMany } from '../../db/raw-find.js';
 import type { MessageContent } from './messages.js';
 
 /** The last will of a connection, for other instances to publish should its own one be killed. */
@@ -15,7 +16,7 @@ export interface StoredWill extends Omit<MessageContent, 'expires_at'> {
   message_expiry_s?: number;
   /** It waits so long for the client, or until its session ends. */
   delay_s?: number;
-  /** The session that it waits for, see `sessionIdOf`. */
+  /** The session that it waits for, by its `_id`. */
   session?: string;
   /** It is published then, by any instance; absent while the connection lasts. */
   due_at?: Date;
@@ -67,7 +68,7 @@ export async function deleteWill(db: Database, _id: string): Promise<void> {
 /** The connection of a will, its delay, and the instance that has taken it. */
 export type WillRef = Pick<StoredWill, '_id' | 'taken_by' | 'delay_s'>;
 
-const refOptions = { projection: { taken_by: 1, delay_s: 1 }, maxTimeMS: read_limit_ms } as const;
+const refOptions = { projection: { taken_by: 1, delay_s: 1 } } as const;
 
 /** Lets the will of a connection that has ended wait until `due_at`; it belongs to no instance any more. */
 export async function scheduleWill(db: Database, _id: string, due_at: Date): Promise<void> {
@@ -76,9 +77,7 @@ export async function scheduleWill(db: Database, _id: string, due_at: Date): Pro
 
 /** Finds the wills that have waited long enough. */
 export function findDueWills(db: Database, now: Date): Promise<WillRef[]> {
-  return willsIn(db)
-    .find({ due_at: { $lte: now } }, refOptions)
-    .toArray();
+  return findMany(willsIn(db), { due_at: { $lte: now } }, refOptions);
 }
 
 /** Ends the wait of the wills of a session: they are dropped if it continues, and due if it has ended. */
@@ -90,7 +89,7 @@ export async function endDelay(db: Database, session: string, isResumed: boolean
 
 /** Finds the wills of an instance. */
 export function findWills(db: Database, instance: string): Promise<WillRef[]> {
-  return willsIn(db).find({ instance }, refOptions).toArray();
+  return findMany(willsIn(db), { instance }, refOptions);
 }
 
 /** Deletes the wills of an instance that stops. */
