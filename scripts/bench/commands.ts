@@ -57,7 +57,7 @@ class Receipts {
 async function main(environment: Environment): Promise<void> {
   const mqtt_port = await findFreePort();
   const groups = [{ number: group, devices: options.devices }];
-  const fleet = await startFleet(environment, 'commands', groups, mqtt_port);
+  const fleet = await startFleet(environment, 'commands', groups, { mqtt_port });
   const receipts = new Receipts();
   const devices: ConnectedDevice[] = [];
   environment.closers.push(async () => {

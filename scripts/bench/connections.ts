@@ -2,12 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import type { mongo } from 'mongoose';
+import { generate } from 'mqtt-packet';
 import { createIdGenerator } from '../../src/db/ids.js';
 import { runInParallel } from '../../src/lib/parallel.js';
 import { readResident_mib } from '../support/instance.js';
 import { findFreePort } from '../support/service-process.js';
 import { account, deviceId, type StoredObject } from './data.js';
-import { type Environment, parseCount, withEnvironment } from './environment.js';
+import { type Environment, parseCheckout, parseCount, withEnvironment } from './environment.js';
 import { summarizeLatencies, type Throughput } from './load.js';
 import { type Fleet, readCpu, startFleet } from './loaded-fleet.js';
 import { connectPublisher, type Publisher } from './mqtt-load.js';
@@ -15,6 +16,7 @@ import { readPeakMib, resetPeakMemory } from './process.js';
 import { printProgress, startProgressBar } from './progress.js';
 
 interface Options {
+  checkout: string;
   idle: number;
   senders: number;
   rate: number;
@@ -25,11 +27,16 @@ const group = 0;
 const logins_at_once = 64;
 const settle_ms = 10_000;
 const drain_limit_ms = 60_000;
-const max_idle_mib = 400;
-const max_cpu_s = 0.15;
+const goals = { idle_mib: 300, return_s: 10, message_s: 0.13 };
+const subscribers = 1000;
+const fan_out_topic = 'plant/all';
+const fan_out_messages = 200;
 
 const options = new Command('bench:connections')
-  .description('Measures memory of idle MQTT connections, and devices that each publish once in a while, at QoS 1.')
+  .description(
+    'Measures memory and logins of MQTT connections, devices that each publish once in a while, and a fan-out.',
+  )
+  .option('--checkout <dir>', 'built checkout to measure', parseCheckout, '.')
   .option('--idle <n>', 'connections that send nothing', parseCount, 10_000)
   .option('--senders <n>', 'connections that publish three values in a message', parseCount, 5000)
   .option('--rate <n>', 'messages a second of all senders', parseCount, 5000)
@@ -39,8 +46,9 @@ const options = new Command('bench:connections')
 
 async function main(environment: Environment): Promise<void> {
   const port = await findFreePort();
-  const count = Math.max(options.idle, options.senders);
-  const fleet = await startFleet(environment, 'connections', [{ number: group, devices: count }], port);
+  const count = Math.max(options.idle, options.senders, subscribers);
+  const groups = [{ number: group, devices: count }];
+  const fleet = await startFleet(environment, 'connections', groups, { mqtt_port: port, checkout: options.checkout });
   const password = randomBytes(16).toString('hex');
   await addCredentials(fleet, password);
   const { pid } = fleet.service;
@@ -50,7 +58,7 @@ async function main(environment: Environment): Promise<void> {
   await sleep(settle_ms);
   const idle_mib = readResident_mib(pid);
   console.log(
-    `${options.idle} idle connections: ${idle_mib.toFixed(0)} MiB (goal: ${max_idle_mib}), before ${before_mib.toFixed(0)}`,
+    `${options.idle} idle connections: ${idle_mib.toFixed(0)} MiB (goal: ${goals.idle_mib}), before ${before_mib.toFixed(0)}`,
   );
   for (const { socket } of connections.slice(options.senders)) socket.destroy();
   const senders = connections.slice(0, options.senders);
@@ -58,13 +66,62 @@ async function main(environment: Environment): Promise<void> {
   await resetPeakMemory(pid);
   const cpuBefore = await readCpu(fleet);
   const { requests, per_second, p50_ms, p99_ms } = await publishInTurn(senders, options.seconds);
-  const cpuAfter = await readCpu(fleet);
-  const [service_s = 0, mongod_s = 0] = cpuAfter.map((cpu, at) => ((cpu - (cpuBefore[at] ?? 0)) * 1000) / requests);
-  const cpu = `${(service_s + mongod_s).toFixed(3)} s (goal: ${max_cpu_s}), of mongod ${mongod_s.toFixed(3)}`;
   const latency = `p50 ${p50_ms.toFixed(0)} ms, p99 ${p99_ms.toFixed(0)} ms`;
   console.log(`${senders.length} connections, ${options.rate} messages/s: ${Math.round(per_second)}/s, ${latency}`);
-  console.log(`CPU time of 1,000 messages: ${cpu}; peak memory: ${(await readPeakMib(pid)).toFixed(0)} MiB`);
+  const cpu = await describeCpu(fleet, cpuBefore, requests / 1000);
+  const peak = `peak memory: ${(await readPeakMib(pid)).toFixed(0)} MiB`;
+  console.log(`CPU time of 1,000 messages: ${cpu} (goal: ${goals.message_s}); ${peak}`);
   for (const { socket } of senders) socket.destroy();
+  await measureReturn(fleet, url, password);
+  await measureFanOut(fleet, url, password);
+}
+
+/** @returns the CPU time since `before` divided by `count`, in all and of the parts */
+async function describeCpu(fleet: Fleet, before: readonly [number, number], count: number): Promise<string> {
+  const after = await readCpu(fleet);
+  const [service_s, mongod_s] = [(after[0] - before[0]) / count, (after[1] - before[1]) / count];
+  const format = (seconds: number) => (seconds < 0.01 ? `${(seconds * 1e6).toFixed(1)} µs` : `${seconds.toFixed(3)} s`);
+  return `${format(service_s + mongod_s)}, of mongod ${format(mongod_s)}`;
+}
+
+/** All clients come back at the same moment, with credentials that were verified before. */
+async function measureReturn(fleet: Fleet, url: string, password: string): Promise<void> {
+  await sleep(settle_ms);
+  const cpuBefore = await readCpu(fleet);
+  const begun_at = performance.now();
+  const numbers = Array.from({ length: options.idle }, (_, number) => number);
+  const logins = await Promise.allSettled(
+    numbers.map((number) => connectPublisher(url, deviceId(group, number), password)),
+  );
+  const took_s = (performance.now() - begun_at) / 1000;
+  const connected = logins.flatMap((login) => (login.status === 'fulfilled' ? [login.value] : []));
+  console.log(
+    `${options.idle} clients at once: ${connected.length} logged in after ${took_s.toFixed(1)} s (goal: ${goals.return_s})`,
+  );
+  console.log(`CPU time of a login verified before: ${await describeCpu(fleet, cpuBefore, options.idle)}`);
+  for (const { socket } of connected) socket.destroy();
+}
+
+/** One client publishes to many at QoS 0, the next message once all have the one before. */
+async function measureFanOut(fleet: Fleet, url: string, password: string): Promise<void> {
+  const numbers = Array.from({ length: subscribers }, (_, number) => number);
+  await runInParallel(numbers, logins_at_once, async (number) => {
+    await fleet.client.send('POST', `/mqttdevices/${deviceId(group, number)}/topics/`, { name: fan_out_topic });
+  });
+  const clients = await connectAll(url, password, subscribers);
+  await Promise.all(clients.map((client) => client.subscribe(fan_out_topic)));
+  const [sender] = clients;
+  const cpuBefore = await readCpu(fleet);
+  for (let sent = 0; sent < fan_out_messages; sent++) {
+    const received = clients.map((client) => new Promise<void>((resolve) => (client.onMessage = resolve)));
+    sender?.socket.write(
+      generate({ cmd: 'publish', qos: 0, dup: false, retain: false, topic: fan_out_topic, payload: `message ${sent}` }),
+    );
+    await Promise.all(received);
+  }
+  const cpu = await describeCpu(fleet, cpuBefore, fan_out_messages * subscribers);
+  console.log(`CPU time of a delivery to one of ${subscribers} subscribers: ${cpu}`);
+  for (const { socket } of clients) socket.destroy();
 }
 
 /** Gives all devices credentials, with their identifiers as user names: copies of those that the service has stored. */

@@ -16,16 +16,16 @@ export interface Fleet {
 
 /**
  * Starts the service on a database of its own, and fills groups with devices.
- * @param name of the database @param mqtt_port default: any free port
+ * @param name of the database @param options of the service
  */
 export async function startFleet(
   { folder, mongod, closers }: Environment,
   name: string,
   groups: readonly { number: number; devices: number }[],
-  mqtt_port = 0,
+  options: { mqtt_port?: number; checkout?: string } = {},
 ): Promise<Fleet> {
   const key = randomBytes(16).toString('hex');
-  const service = await startService({ folder, uri: mongod.uri(name), key, mqtt_port });
+  const service = await startService({ folder, uri: mongod.uri(name), key, ...options });
   closers.push(service.stop);
   const client = createClient(service.url, key);
   const db = mongod.db(name);

@@ -9,6 +9,9 @@ export interface Publisher {
   socket: Socket;
   publish(payload: string, messageId: number): void;
   onPuback: () => void;
+  /** Subscribes at QoS 0; resolves when the broker has answered. */
+  subscribe(filter: string): Promise<void>;
+  onMessage: () => void;
 }
 
 /** Publishers by the URL of their broker: they stay connected, as a login costs as much as a hundred messages. */
@@ -69,12 +72,21 @@ export async function connectPublisher(url: string, path: string, password: stri
     publish: (payload, messageId) =>
       socket.write(generate({ cmd: 'publish', qos: 1, dup: false, retain: false, topic, payload, messageId })),
     onPuback: () => undefined,
+    subscribe: (topic) =>
+      new Promise((resolve) => {
+        onSuback = resolve;
+        socket.write(generate({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos: 0 }] }));
+      }),
+    onMessage: () => undefined,
   };
+  let onSuback = () => {};
   const packets = parser();
   socket.on('data', (chunk) => packets.parse(chunk));
   const connected = new Promise<void>((resolve, reject) => {
     packets.on('packet', (packet: Packet) => {
       if (packet.cmd === 'puback') publisher.onPuback();
+      else if (packet.cmd === 'publish') publisher.onMessage();
+      else if (packet.cmd === 'suback') onSuback();
       else if (packet.cmd === 'connack' && packet.returnCode === 0) resolve();
       else reject(new Error(`${path}: ${packet.cmd}`));
     });
