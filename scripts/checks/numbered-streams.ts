@@ -137,10 +137,17 @@ export async function startPublishing(url: string, { id, password }: StreamDevic
   });
 }
 
+interface Senders {
+  posting: readonly StreamSender[];
+  publishing: readonly StreamSender[];
+  /** No service was killed: what is stored was acknowledged, so that no client sends it again. */
+  isGraceful?: boolean;
+}
+
 /** Compares what was acknowledged with what is stored. @returns a line for each kind of difference */
 export async function findStreamFaults(
   db: mongoose.mongo.Db,
-  { posting, publishing }: { posting: readonly StreamSender[]; publishing: readonly StreamSender[] },
+  { posting, publishing, isGraceful = false }: Senders,
 ): Promise<string[]> {
   const stored = new Map<number, number>();
   const projection = { _id: 0, 'data.n': 1 };
@@ -154,6 +161,7 @@ export async function findStreamFaults(
     'posted, acknowledged and lost': posted.filter((n) => countOf(n) === 0),
     'posted, acknowledged and stored twice': posted.filter((n) => countOf(n) > 1),
     'published, acknowledged and lost': numbersOf(publishing, 'acknowledged').filter((n) => countOf(n) === 0),
+    'published and stored twice': numbersOf(publishing, 'sent').filter((n) => isGraceful && countOf(n) > 1),
     'published and never stored': numbersOf(publishing, 'sent').filter((n) => countOf(n) === 0),
   };
   return Object.entries(differences)

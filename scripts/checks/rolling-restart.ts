@@ -120,7 +120,7 @@ export async function runRollingRestart(options: Options): Promise<Outcome> {
     await Promise.all([...clients, ...publishing.map((publisher) => publisher.stop())]);
     const refused = await balancer.countRefused();
     if (refused > 0) failed.push(`${refused} connections were refused`);
-    const faults = await findStreamFaults(database.db(), { posting: [], publishing });
+    const faults = await findStreamFaults(database.db(), { posting: [], publishing, isGraceful: true });
     const requests = [...methods.values()].reduce((sum, count) => sum + count, 0);
     const published = publishing.reduce((sum, { acknowledged }) => sum + acknowledged.length, 0);
     print(
