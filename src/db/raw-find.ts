@@ -144,7 +144,7 @@ export function findRaw(
         id = cursor.id;
         exhausted = id.isZero();
         const documents = cursor.firstBatch ?? cursor.nextBatch ?? [];
-        const batchSize = nextBatchSize(documents);
+        const batchSize = countFitting(documents);
         if (documents.length > 0) yield documents;
         if (exhausted) return;
         ({ cursor } = await runCommand({ getMore: id, collection: collectionName, batchSize }));
@@ -163,7 +163,8 @@ export function findRaw(
   };
 }
 
-function nextBatchSize(documents: readonly Bson[]): number {
+/** Returns how many documents of the size of these a reply holds. */
+export function countFitting(documents: readonly Bson[]): number {
   const bytes = documents.reduce((sum, { length }) => sum + length, 0);
   const fitting = Math.floor((batch_bytes * documents.length) / Math.max(bytes, 1));
   return Math.min(Math.max(fitting, 1), max_batch_size);

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { type BatchLoader, createLoader } from '../db/batching/loader.js';
 import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
 import { type CountCache, createCountCache } from '../db/cached-counts.js';
@@ -24,6 +25,8 @@ export interface Store {
   takeNumber(plural: string): TakeNumber;
   counts: CountCache;
   lastStreams: LastStreamCache;
+  /** Documents that fit in a reply, by collection and account. */
+  fittingReplies: LRUCache<string, number>;
   deferred: DeferredReceipts;
   storeShown: StoreShown;
   /** Devices that conditions on documents of other collections select: their ids are a condition of one query. */
@@ -92,6 +95,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000, max_sele
     takeNumber: oncePerCollection((plural) => openSharedNames(db, plural)),
     counts: createCountCache(db.command, countCacheThreshold),
     lastStreams: createLastStreamCache(),
+    fittingReplies: new LRUCache({ max: 10_000 }),
     deferred: createDeferredReceipts(db),
     storeShown: createShownStorer(db),
     max_selected,

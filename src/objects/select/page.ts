@@ -1,5 +1,5 @@
 import { isTimeout } from '../../db/driver-errors.js';
-import { findSnapshot, type RawCursor, type RawQuery } from '../../db/raw-find.js';
+import { countFitting, findSnapshot, type RawCursor, type RawQuery } from '../../db/raw-find.js';
 import type { Values } from '../../schema/fields.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import { type OperationContext, readInTurns } from '../context.js';
@@ -24,12 +24,14 @@ export async function readPage(ctx: OperationContext, selection: ObjectSelection
   const { summary, readConcern } = request.summarize === true ? await summarize(ctx, selection, query, request) : {};
   // one more than a page shows that the list continues
   const shown = { ...query, ...(after && { limit: max + 1 }), ...(readConcern && { readConcern }) };
-  // streams and configs may be large, and the first reply is held in memory as a whole
-  const first_batch_size = listed.parentField === undefined ? undefined : 20;
+  // the first reply is held in memory as a whole: streams and configs may be large, others are as large as the last time
+  const listKey = `${listed.plural} ${ctx.account}`;
+  const first_batch_size = listed.parentField === undefined ? ctx.store.fittingReplies.get(listKey) : 20;
   const hints = await chooseHints(ctx, selection, { matching, max });
   const { cursor, page } = await beginPage(hints, (options) =>
     findInRanges(ctx, selection, { ...shown, ...options }, first_batch_size),
   );
+  if (page.length > 0) ctx.store.fittingReplies.set(listKey, countFitting(page));
   const all = prepend(page, cursor.exhausted ? cursor.batches : readInTurns(ctx, cursor.batches));
   if (after !== undefined && matching !== undefined) {
     const { batches, last } = limitToPage(all, { offset: 0, max }, true);

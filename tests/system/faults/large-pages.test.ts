@@ -56,12 +56,9 @@ async function memory_mb(field: 'VmHWM' | 'VmRSS'): Promise<number> {
   return Number(new RegExp(`^${field}:\\s+([0-9]+) kB$`, 'm').exec(status)?.[1]) / 1024;
 }
 
-/** Cursors on the streams that are open in the database. */
-async function countCursors(): Promise<number> {
-  const stages = [
-    { $currentOp: { idleCursors: true, allUsers: true } },
-    { $match: { type: 'idleCursor', ns: /\.streams$/ } },
-  ];
+/** Cursors on a collection that are open in the database. */
+async function countCursors(ns = /\.streams$/): Promise<number> {
+  const stages = [{ $currentOp: { idleCursors: true, allUsers: true } }, { $match: { type: 'idleCursor', ns } }];
   return (await db.client.db('admin').aggregate(stages).toArray()).length;
 }
 
@@ -94,6 +91,21 @@ it('holds little of pages that nobody reads, and closes their cursors when the c
   expect(await memory_mb('VmRSS')).toBeLessThan(before_mb + 250);
   for (const response of unread) response.destroy();
   await waitUntil(async () => (await countCursors()) === 0);
+});
+
+it('reads large objects while the client takes them, once it has listed such', async () => {
+  const [stored] = await db.collection('devices').find().toArray();
+  const properties = { text: 'x'.repeat(59_000) };
+  const copies = Array.from({ length: 100 }, (_, i) => {
+    return { ...stored, _id: new mongoose.mongo.UUID(), id_developer: `d${i}`, name: `d${i}`, properties } as never;
+  });
+  await db.collection('devices').insertMany(copies);
+  const list = '/devices/?max=1000';
+  for (const _ of [1, 2]) expect(JSON.parse(await open('', {}, list).then(read)).result).toHaveLength(101);
+  const unread = await open('', {}, list);
+  await waitUntil(async () => (await countCursors(/\.devices$/)) === 1);
+  unread.destroy();
+  await waitUntil(async () => (await countCursors(/\.devices$/)) === 0);
 });
 
 it('closes all cursors of a series when the client leaves', async () => {
