@@ -1,25 +1,26 @@
-import type { Endpoint } from '../http/context.js';
+import type { Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
+import { limitToPage } from '../objects/keyset.js';
 import { listResources } from '../objects/lists.js';
-import { eventIdPattern } from '../resources/event.js';
+import type { Page } from '../objects/page.js';
+import { afterEventPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import { textMatching } from '../schema/fields/text.js';
 import { withDocumentation } from '../schema/fields.js';
 import { type ListRequest, listQueryOf } from '../schema/list-parameters.js';
-
-const eventIdOrBeginning = textMatching(
-  18,
-  (text) => text === '0' || eventIdPattern.test(text),
-  'the id of an event, or 0',
-  { pattern: `^0$|${eventIdPattern.source}` },
-);
+import { getString } from '../serialize/bson.js';
 
 /** Lists of events: newest first, in order of their ids only. */
 const { sort: _sort, ...listed } = Object.fromEntries(listQueryOf(event));
-const after = withDocumentation(eventIdOrBeginning, {
-  about: 'Only events after this one, oldest first; 0: all.',
-  example: '69214e6f0000000100',
-});
+const after = withDocumentation(
+  textMatching(18, (text) => afterEventPattern.test(text), 'the id of an event, or 0', {
+    pattern: afterEventPattern.source,
+  }),
+  {
+    about: 'Only events after this one, oldest first; 0: all.',
+    example: '69214e6f0000000100',
+  },
+);
 
 /** Creates the endpoint that lists the event log (reference/events.md#list). */
 export function eventEndpoints(): Endpoint[] {
@@ -29,9 +30,9 @@ export function eventEndpoints(): Endpoint[] {
       path: '/events/',
       tag: 'events',
       summary: 'List the events of the account, newest first',
-      description: 'With `after` only events after that one are listed, oldest first: read on from the last `id`.',
+      description: 'With `after` only events after that one are listed, oldest first: read on from `next`.',
       scope: 'read',
-      ...createListing(event, (ctx, request) => listResources(ctx, event, continueAfter(request)), {
+      ...createListing(event, listEvents, {
         params: new Map(Object.entries(listed)),
         extra: { after },
         isAfterId: true,
@@ -44,9 +45,20 @@ export function eventEndpoints(): Endpoint[] {
   ];
 }
 
-/** Lists the events after one of them, oldest first. */
-function continueAfter(request: ListRequest): ListRequest {
-  const { filter, sort, params } = request;
-  if (params.after === undefined) return request;
-  return { ...request, filter: { ...filter, _id: { $gt: params.after } }, sort: { ...sort, direction: 1 } };
+/** Lists events; those after one of them oldest first, and `next` is the id of the last one while there are more. */
+async function listEvents(ctx: RequestContext, request: ListRequest): Promise<Page> {
+  const { filter, sort, params, max } = request;
+  if (params.after === undefined) return listResources(ctx, event, request);
+  const page = await listResources(ctx, event, {
+    ...request,
+    filter: { ...filter, _id: { $gt: params.after } },
+    sort: { ...sort, direction: 1 },
+    max: max + 1,
+  });
+  const { batches, last } = limitToPage(page.batches, { offset: 0, max }, true);
+  const next = () => {
+    const bson = last();
+    return bson && getString(bson, '_id');
+  };
+  return { ...page, batches, next };
 }

@@ -4,7 +4,7 @@ import { openFeed } from '../http/live/feed.js';
 import { createResumeParameter, feedDescription, readResumeId } from '../http/live/resume.js';
 import type { SendFeed } from '../http/live/send-feed.js';
 import { assertFilterApplies } from '../objects/saved-filters.js';
-import { eventIdPattern } from '../resources/event.js';
+import { afterEventPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import { identifierText } from '../schema/fields/text.js';
 import { type FieldType, withDocumentation } from '../schema/fields.js';
@@ -14,7 +14,7 @@ import { parseQuery } from '../schema/query.js';
 import type { IsSelectedByFilter } from './device-filter.js';
 import type { EventEntry, EventFeedSource } from './event-tail.js';
 
-const after = createResumeParameter(eventIdPattern, 'an event');
+const after = createResumeParameter(afterEventPattern, 'an event, or 0');
 const filter = withDocumentation(identifierText(), {
   about: 'Only events of devices, and only of those that this saved filter selects.',
   example: 'Silent pumps@demo',

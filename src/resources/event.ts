@@ -49,6 +49,8 @@ export interface StoredEvent {
 
 /** Ids of events: 16 digits for the moment of the write in the database, and 2 that count the events of one write. */
 export const eventIdPattern = /^[0-9a-f]{16}[0-9a-z]{2}$/;
+/** Values of `after`: the id of an event, or 0 for the beginning of the log. */
+export const afterEventPattern = new RegExp(`^0$|${eventIdPattern.source}`);
 const eventId = '69214e6f0000000100';
 const ancestor = (name: string, example: string): Field =>
   optional(identifierText(), {

@@ -122,7 +122,7 @@ it('sends live feeds of what is within reach, also when they are resumed', async
   const d = await fixtures.device({ name: 'feed in', id_group: inside });
   const e = await fixtures.device({ name: 'feed out', id_group: outside });
   await settle();
-  const events = await follow(`${service.url}/events/live/?after=000000000000000000`, headers);
+  const events = await follow(`${service.url}/events/live/?after=0`, headers);
   const streams = await follow(`${service.url}/streams/live/`, headers);
   await events.contains('feed in@acme');
   const namesOf = (text: string) => [...new Set(text.match(/feed \w+@acme/g))];

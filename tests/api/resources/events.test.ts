@@ -40,14 +40,17 @@ describe('the event log (reference/events.md#types)', () => {
     expect(events.map(({ id_developer, user }) => ({ id_developer, user }))).toEqual(deleted);
   });
 
-  it('is read from the beginning with after=0, then with the last id of each page', async () => {
+  it('is read from the beginning with after=0, then with the next of each page', async () => {
     const { project } = await createTree();
     const filter = `id_project=${encodeURIComponent(project)}`;
     const events = await waitForEvents(ctx.api, filter, 4);
-    const read = async (after: string) => (await ctx.api.get(`/events/?${filter}&max=3&after=${after}`)).body.result;
-    const first = await read('0');
-    expect([...first, ...(await read(first[2].id))]).toEqual(events);
-    expect(await read(events[3]?.id ?? '')).toEqual([]);
+    const read = async (max: number, after: string) =>
+      (await ctx.api.get(`/events/?${filter}&max=${max}&after=${after}`)).body;
+    const [first, second] = [events.slice(0, 2), events.slice(2)];
+    expect(await read(2, '0')).toEqual({ total_documents: 4, result: first, next: first[1]?.id });
+    expect(await read(2, first[1]?.id ?? '')).toEqual({ total_documents: 2, result: second });
+    expect(await read(5, '0')).toEqual({ total_documents: 4, result: events });
+    expect(await read(1, events[3]?.id ?? '')).toEqual({ total_documents: 0, result: [] });
     for (const query of ['after=1', 'after=0&order=-1'])
       expect((await ctx.api.get(`/events/?${query}`)).body.code).toBe(4004);
   });
