@@ -18,7 +18,7 @@ function configOf(env: Record<string, string>) {
   return readConfig(env);
 }
 
-it('finds every file of examples/deploy tested here, or by haproxy.test.ts', () => {
+it('finds every file of examples/deploy tested here, or run by the tests of proxies', () => {
   expect(readdirSync('examples/deploy').sort()).toEqual(['device-platform.service', 'haproxy.cfg', 'kubernetes.yaml']);
 });
 

@@ -92,6 +92,7 @@ describe('what a client of MQTT 5 may not send closes the connection', () => {
     ['MQTT-1.5.4-1', 'ill-formed UTF-8', packet('30', '0002c328', '00'), '81', 'ill-formed UTF-8'],
     ['MQTT-1.5.4-1', 'a surrogate', packet('30', '0003eda080', '00'), '81', 'ill-formed UTF-8'],
     ['MQTT-1.5.4-2', 'NUL', packet('30', '000100', '00'), '81', 'NUL in a string'],
+    ['MQTT-1.5.7-1', 'NUL in a user property', packet('30', string('a'), '072600016b000100'), '81', 'NUL in a string'],
     ['MQTT-1.5.5-1', 'a length longer than it must be', packet('30', string('a'), '8000'), '81', 'malformed length'],
     ['MQTT-2.1.3-1', 'reserved flags of PUBACK', packet('41', '0001'), '81', 'invalid flags'],
     ['MQTT-2.2.1-3', 'PUBLISH with packet id 0', packet('32', string('a'), '0000', '00'), '82', 'packet id 0'],
@@ -142,6 +143,7 @@ describe('what a client of MQTT 5 may not send closes the connection', () => {
       '81',
       'invalid flags',
     ],
+    ['MQTT-3.8.3-1', 'an ill-formed filter', packet('82', '0001', '00', '0001ff', '00'), '81', 'ill-formed UTF-8'],
     ['MQTT-3.8.3-2', 'SUBSCRIBE without a filter', packet('82', '0001', '00'), '82', 'no topic filter'],
     [
       'MQTT-3.8.3-4',
@@ -160,6 +162,7 @@ describe('what a client of MQTT 5 may not send closes the connection', () => {
       'property out of range',
     ],
     ['MQTT-3.10.1-1', 'reserved flags of UNSUBSCRIBE', packet('a0', '0001', '00', string('a')), '81', 'invalid flags'],
+    ['MQTT-3.10.3-1', 'an ill-formed filter', packet('a2', '0001', '00', '0001ff'), '81', 'ill-formed UTF-8'],
     ['MQTT-3.10.3-2', 'UNSUBSCRIBE without a filter', packet('a2', '0001', '00'), '82', 'no topic filter'],
     ['MQTT-3.14.1-1', 'reserved flags of DISCONNECT', 'e100', '81', 'invalid flags'],
     ['MQTT-4.13.1-1', 'AUTH without an authentication method', 'f000', '82', 'unexpected packet type'],
@@ -268,6 +271,12 @@ describe('what a client sends is answered', () => {
     expect(opened.calls).toEqual([['publish', 'a', '', 0, forwarded.join('')]]);
   });
 
+  it('MQTT-1.5.4-3: U+FEFF is a character like any other', async () => {
+    const opened = open();
+    await feed(opened, packet('30', '0004efbbbf61', '00'));
+    expect(opened.calls).toEqual([['publish', '\ufeffa', '', 0, '']]);
+  });
+
   it('MQTT-3.14.4: DISCONNECT with a reason and a session expiry', async () => {
     const opened = open();
     await feed(opened, 'e000|e00104|e007000511000000ff');
@@ -340,6 +349,9 @@ describe('CONNECT', () => {
     ['MQTT-3.1.2-12: will QoS 3', connect('1e', '00', string('x')), 0x81],
     ['MQTT-3.1.2-13: will retain without a will', connect('22', '00', string('x')), 0x81],
     ['MQTT-3.1.2-16, MQTT-3.1.2-17: a username that is not there', connect('82', '00', string('x')), 0x81],
+    ['MQTT-3.1.3-4: a client id in ill-formed UTF-8', connect('02', '00', '0001ff'), 0x81],
+    ['MQTT-3.1.3-11: a will topic in it', connect('06', '00', string('x'), '00', '0001ff', string('bye')), 0x81],
+    ['MQTT-3.1.3-12: a username in it', connect('82', '00', string('x'), '0001ff'), 0x81],
     ['MQTT-3.1.3-3: more than its flags say', connect('02', '00', string('x'), string('y')), 0x81],
     ['3.1.2.11.3: receive maximum 0', connect('02', '03210000', string('x')), 0x82],
     ['3.1.2.11.4: maximum packet size 0', connect('02', '052700000000', string('x')), 0x82],
