@@ -57,7 +57,7 @@ export type Client = ReturnType<typeof openClient>;
 
 /** Connects the protocol of one connection with the broker of its account. */
 export function openClient(session: Session, deps: ClientDeps) {
-  const { rules, link, messageMemory, handlePublish, stopped } = deps;
+  const { rules, link, messageMemory, handlePublish, stopped, subscribers, retained, deviceFeeds } = deps;
   const { outbox, connect } = session;
   const { level, keep_alive_s, properties, will } = connect;
   const memory = countInput(messageMemory, session);
@@ -76,7 +76,7 @@ export function openClient(session: Session, deps: ClientDeps) {
     },
     acknowledged({ origin }) {
       if (isOfQueue(origin)) session.queue?.remove(origin);
-      else if (origin !== undefined && 'command' in origin) subscriptions.feed?.acknowledge(origin.command);
+      else if (origin !== undefined && 'command' in origin) subscriptions.acknowledge(origin.command);
     },
     hasRoom: () => delivery.onRoom(),
     disconnect({ reason, properties: { session_expiry_s } }) {
@@ -105,12 +105,16 @@ export function openClient(session: Session, deps: ClientDeps) {
   );
   const delivery = createDelivery(session, connection, deps);
   const subscriptions = createSubscriptions({
-    ...deps,
+    // not all that deps has: such an object gets a hidden class of its own for each connection
     session,
     delivery,
+    rules,
+    subscribers,
+    retained,
+    deviceFeeds,
     save: coalesce(() => deps.saveSubscriptions(session, openQueue)),
     openFeed() {
-      const { load: loadCommand, wake } = deps.deviceFeeds.commands;
+      const { load: loadCommand, wake } = deviceFeeds.commands;
       const feed: DeviceFeed = openDeviceFeed({
         ...{ link, session, messageMemory, loadCommand, deliver: delivery.deliverStored, failed: rules.failed },
         wakeCommands: (device) => wake(device, { feed }),
@@ -169,7 +173,7 @@ export function openClient(session: Session, deps: ClientDeps) {
     },
     /** Sends CONNACK, and handles what the client has sent and sends from now on. */
     start({ stream, input: pending }: ConnectRequest, isPresent: boolean) {
-      if (!outbox.isOpen) return memory.close();
+      if (!outbox.isOpen()) return memory.close();
       session.isConnected = true;
       outbox.push(encodeConnack(isPresent, level === 5 ? describeBroker(session) : undefined));
       session.endWill = endWill;

@@ -62,13 +62,10 @@ export function createOutbox(stream: Duplex, onStuck: () => void) {
   }
 
   return {
+    // V8 makes a hidden class for each object with getters
     /** False once the connection is over, though the client may still read the last bytes. */
-    get isOpen() {
-      return isOpen;
-    },
-    get waiting_bytes() {
-      return pending_bytes + stream.writableLength;
-    },
+    isOpen: () => isOpen,
+    waitingBytes: () => pending_bytes + stream.writableLength,
     /** Writes what is pushed in one turn of the event loop together. */
     push(bytes: Buffer): void {
       if (!isOpen) return;

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { coalesce } from '../../lib/coalesce.js';
 import { awaitLater } from '../../lib/promises.js';
@@ -15,6 +14,7 @@ import type { DropReason } from '../sessions/ingest.js';
 import { describeConnect, describeOwner, formatName } from '../sessions/login-names.js';
 import type { Session } from '../sessions/session.js';
 import { createWill } from '../sessions/wills.js';
+import { createRandomId } from '../store/keys.js';
 import { session_ttl_s } from '../store/sessions.js';
 import { findCertifiedDevice } from './client-certificate.js';
 import { describeFailure, type LoggedIn, type LoginDeps, logIn, ownerOfClientIds, type RefusedLogin } from './login.js';
@@ -143,7 +143,7 @@ function openSession(
   { db, sessions, metrics, authorizer, protocolError, warn }: Options,
   { ip, request: { stream, packet }, login, checked }: NewSession,
 ): Session {
-  const connection = randomUUID();
+  const connection = createRandomId();
   const { level, clean, keep_alive_s, properties, will } = packet;
   const outbox = createOutbox(stream, () => {
     protocolError(session, 'it does not read');

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Database } from '../../db/database.js';
@@ -6,7 +5,7 @@ import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { reasons } from '../connection/reasons.js';
 import type { AccountChange } from '../store/changes.js';
-import { joinKey } from '../store/keys.js';
+import { createRandomId, joinKey } from '../store/keys.js';
 import { isExpired, type MessageContent } from '../store/messages.js';
 import { deleteQueue, findQueued, type QueueLength } from '../store/queue.js';
 import {
@@ -161,7 +160,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
       account,
       client_id,
       owner,
-      session: isResumed ? before.session : randomUUID(),
+      session: isResumed ? before.session : createRandomId(),
       persistent: isPersistent,
       instance: peers.id,
       connection,

@@ -89,14 +89,14 @@ export function createDelivery(
   function holdMemory({ topic, payload }: Pick<AcceptedMessage, 'topic' | 'payload'>, qos: Qos): boolean {
     const read = awaitLater(outbox.whenRead());
     if (read === undefined) return true;
-    const isBehind = outbox.waiting_bytes >= max_session_bytes;
+    const isBehind = outbox.waitingBytes() >= max_session_bytes;
     const release = isBehind ? undefined : messageMemory.tryTake(session.account, memorySizeOf({ payload }));
     if (release !== undefined) {
       read.then(release, release);
       return true;
     }
     if (qos === 0) rules.dropped(session, { drop: 'queue_full' }, topic);
-    if ((isBehind || qos > 0) && outbox.isOpen) {
+    if ((isBehind || qos > 0) && outbox.isOpen()) {
       rules.protocolError(session, 'it does not read');
       session.end(reasons.quota);
     }

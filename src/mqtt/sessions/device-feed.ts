@@ -68,7 +68,7 @@ export function openDeviceFeed(deps: Deps) {
   ): Promise<boolean> {
     const { isRetained, ref, properties } = options;
     const match = findMatch(session.subscriptions, topic);
-    if (match === undefined || !session.outbox.isOpen) return false;
+    if (match === undefined || !session.outbox.isOpen()) return false;
     if (match.qos > 0 && ref !== undefined) unacknowledged.add(ref);
     const origin = ref && { command: ref };
     const retain = isRetained || (ref === undefined && match.retain_as_published === true);
@@ -116,7 +116,7 @@ export function openDeviceFeed(deps: Deps) {
   }
 
   const sendOffered = coalesce(async () => {
-    while (session.outbox.isOpen) {
+    while (session.outbox.isOpen()) {
       // what waits for a client that does not read is not in memory
       await session.outbox.whenRead();
       const taken = takeOffered();
@@ -142,7 +142,7 @@ export function openDeviceFeed(deps: Deps) {
   /** Reads each state when the client has read the one before. */
   async function publishStored(devices: readonly string[]): Promise<void> {
     for (const device of devices) {
-      if (!session.outbox.isOpen) return;
+      if (!session.outbox.isOpen()) return;
       const message = await link.desiredStates.find({ account, device });
       if (message !== undefined) await publishState(message, true);
     }
@@ -194,7 +194,7 @@ export function openDeviceFeed(deps: Deps) {
       const openIds = new Set(open.map(({ id }) => id));
       for (const id of before) if (!openIds.has(id)) before.delete(id);
       const refs = open.filter(({ id }) => !before.has(id));
-      if (refs.length === 0 || !session.outbox.isOpen) {
+      if (refs.length === 0 || !session.outbox.isOpen()) {
         takeBack(device);
         return;
       }

@@ -178,7 +178,7 @@ export function startPeers({ db, events, warn }: Deps) {
         hasPings = true;
       } else if (change.kind === 'answers') {
         answers.set(change.instance, change.answers[id] ?? 0);
-      } else if (change.kind !== 'instances') {
+      } else {
         await events.apply(change).catch((error: unknown) => warn('MQTT change was not applied', { err: error }));
       }
     }

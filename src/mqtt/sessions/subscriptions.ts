@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { CommandRef } from '../../commands/store.js';
 import { awaitLater } from '../../lib/promises.js';
 import type { RequestedFilter, SubscribePacket } from '../connection/packets.js';
 import { reasons } from '../connection/reasons.js';
@@ -46,7 +47,7 @@ export function createSubscriptions(deps: Deps) {
 
   function follow(filter: string, isRetainedWanted: boolean): void {
     // it may have been unsubscribed before it was stored
-    if (!isFed(filter) || findSharedFilter(filter) !== undefined || !outbox.isOpen || !subscriptions.has(filter))
+    if (!isFed(filter) || findSharedFilter(filter) !== undefined || !outbox.isOpen() || !subscriptions.has(filter))
       return;
     feed ??= deps.openFeed();
     deviceFeeds.follow(feed, filter, isRetainedWanted);
@@ -54,7 +55,7 @@ export function createSubscriptions(deps: Deps) {
 
   function put(filter: string, granted: GrantedSubscription): void {
     subscriptions.set(filter, granted);
-    if (outbox.isOpen) addTo(filter, granted);
+    if (outbox.isOpen()) addTo(filter, granted);
   }
 
   /** The stored session is the member of a shared subscription. */
@@ -103,7 +104,7 @@ export function createSubscriptions(deps: Deps) {
 
   async function sendRetained(filters: readonly string[]): Promise<void> {
     for await (const message of retained.find(filters)) {
-      if (!outbox.isOpen) return;
+      if (!outbox.isOpen()) return;
       const match = findMatch(subscriptions, message.topic);
       if (match !== undefined) await delivery.deliverStored({ ...message, retain: true }, match);
     }
@@ -180,8 +181,7 @@ export function createSubscriptions(deps: Deps) {
       for (const filter of subscriptions.keys()) stopDelivery(filter);
       if (feed !== undefined) deviceFeeds.leave(feed);
     },
-    get feed() {
-      return feed;
-    },
+    /** The client has acknowledged a command. */
+    acknowledge: (command: CommandRef) => feed?.acknowledge(command),
   };
 }

@@ -24,8 +24,7 @@ export type AccountChange =
 export type StateChange =
   | AccountChange
   | { kind: 'ping'; instance: string; ping: number }
-  | { kind: 'answers'; instance: string; answers: Readonly<Record<string, number>> }
-  | { kind: 'instances' };
+  | { kind: 'answers'; instance: string; answers: Readonly<Record<string, number>> };
 
 interface RawChange extends Change {
   ns: { coll: string };
@@ -69,13 +68,11 @@ export function parseStateChange(bson: Uint8Array): StateChange | undefined {
   return coll === 'mqtt_retained' ? parseRetainedChange(change, account, name) : parseSession(change, account, name);
 }
 
-function parseInstanceChange({ operationType, documentKey, updateDescription }: RawChange): StateChange | undefined {
+function parseInstanceChange({ documentKey, updateDescription }: RawChange): StateChange | undefined {
   const instance = String(documentKey._id);
-  if (operationType !== 'update') return { kind: 'instances' };
-  const { ping, answers, knows } = updateDescription?.updatedFields ?? {};
+  const { ping, answers } = updateDescription?.updatedFields ?? {};
   if (typeof ping === 'number') return { kind: 'ping', instance, ping };
-  if (answers !== undefined) return { kind: 'answers', instance, answers: answers as Record<string, number> };
-  return knows === undefined ? undefined : { kind: 'instances' };
+  return answers === undefined ? undefined : { kind: 'answers', instance, answers: answers as Record<string, number> };
 }
 
 function parseRetainedChange({ fullDocument }: RawChange, account: string, topic: string): StateChange {
