@@ -109,6 +109,16 @@ function startDeliverySession(deps: DelivererDeps) {
     metrics.oldest(oldest === undefined ? 0 : Math.max(0, clock() / 1000 - Number.parseInt(oldest.slice(0, 8), 16)));
   }
 
+  /** @param tail the last event that was looked at @returns the next one */
+  async function wakeWorkers(tail: string): Promise<string> {
+    const { accounts, last } = await findActiveAccounts(db, tail);
+    for (const worker of workers.values()) {
+      if (accounts.has(worker.account)) worker.wake();
+      worker.tick();
+    }
+    return last;
+  }
+
   async function runPollLoop(): Promise<void> {
     let tail: string | undefined;
     let hasWarned = false;
@@ -120,13 +130,11 @@ function startDeliverySession(deps: DelivererDeps) {
           await removeRetriesOf(db, { $nin: (await findEnabledWebhooks(db)).map(({ run }) => run) });
           tail = end;
         }
-        if (poll % polls_per_refresh === 0) await refresh();
-        const { accounts, last } = await findActiveAccounts(db, tail);
-        tail = last;
-        for (const worker of workers.values()) {
-          if (accounts.has(worker.account)) worker.wake();
-          worker.tick();
+        if (poll % polls_per_refresh === 0) {
+          if (workers.size === 0) tail = await findLastEventId(db);
+          await refresh();
         }
+        if (workers.size > 0) tail = await wakeWorkers(tail);
         if (poll % polls_per_report === 0) await reportState();
         hasWarned = false;
       } catch (error) {
