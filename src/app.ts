@@ -144,9 +144,10 @@ export function createApp(deps: AppDeps): App {
   });
   const streamRate = createStreamRate(db, clock);
   const ingest: typeof storeStreams = async (submission) => {
-    const outcome = await storeStreams(submission);
-    if (submission.isDryRun !== true) streamRate.add(submission.account, outcome.created, submission.now);
-    return outcome;
+    const stored = await storeStreams(submission);
+    const count = stored.filter(Boolean).length;
+    if (submission.isDryRun !== true) streamRate.add(submission.account, count, submission.now);
+    return stored;
   };
   const eventSource = createEventSource(db, log);
   const streamSource = createStreamSource(store, log);

@@ -11,7 +11,6 @@ import { withSentNames } from '../schema/body.js';
 import { choice, textMatching } from '../schema/fields/text.js';
 import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
 import { parseQuery } from '../schema/query.js';
-import type { Ingested } from '../streams/ingest.js';
 import type { Submission } from '../streams/senders.js';
 import { outcomeSchema, uploadDescription, uploadExamples } from './documentation.js';
 import { simulateItems } from './dry-run.js';
@@ -22,16 +21,17 @@ import {
   findResource,
   type ImportOptions,
   itemsInDatabase,
+  type LineOutcome,
   parseItem,
   resourceNames,
   toLineError,
 } from './import-line.js';
 import { type ImportLine, readLines } from './read-lines.js';
-import { import_memory_bytes, type LineOutcome, runImport } from './run-import.js';
-import { createStreamHandler, parseStreamLine, streamLine, withSimulation } from './stream-lines.js';
+import { import_memory_bytes, runImport } from './run-import.js';
+import { createStreamHandler, parseStreamLines, streamLine, withSimulation } from './stream-lines.js';
 
 interface ImportDeps extends EndpointDeps {
-  ingest: (submission: Submission) => Promise<Ingested>;
+  ingest: (submission: Submission) => Promise<boolean[]>;
   log: Log;
 }
 
@@ -124,29 +124,33 @@ async function serveImport(
   const locks = createKeyedMutex();
   const simulation = params.dry_run === undefined ? undefined : simulateItems(memory.add);
   const handleItem = simulation ? createItemHandler(options, simulation) : createItemHandler(options, itemsInDatabase);
-  const storeStream = createStreamHandler(options, ingest, simulation !== undefined);
-  const handleStream = simulation ? withSimulation(storeStream, simulation, memory.add) : storeStream;
+  const storeStreams = createStreamHandler(options, ingest, simulation !== undefined);
+  const handleStreams = simulation ? withSimulation(storeStreams, simulation, memory.add) : storeStreams;
   const isStream = ({ content }: ImportLine) =>
     !(content instanceof AppError) && (content.resource ?? options.resource) === streamLine.name;
 
-  async function apply(read: ImportLine): Promise<LineOutcome> {
-    const { line, bytes, content } = read;
+  async function applyItem({ line, bytes, content }: ImportLine): Promise<LineOutcome> {
+    if (content instanceof AppError) return content;
+    const item = parseItem(ctx.account, options, content);
+    return locks(item.keys, async () => {
+      if (bytes > yield_threshold_bytes) await yieldTurn(ctx);
+      return withSentNames(item.resource, item.body, () => handleItem(ctx, item, line));
+    });
+  }
+
+  async function apply(lines: readonly [ImportLine, ...ImportLine[]]): Promise<readonly LineOutcome[]> {
+    const [first] = lines;
     try {
-      if (content instanceof AppError) return content;
-      if (isStream(read)) {
-        const item = parseStreamLine(ctx.account, options, content);
-        return await locks(item.keys, () => handleStream(ctx, item));
-      }
-      const item = parseItem(ctx.account, options, content);
-      return await locks(item.keys, async () => {
-        if (bytes > yield_threshold_bytes) await yieldTurn(ctx);
-        return withSentNames(item.resource, item.body, () => handleItem(ctx, item, line));
-      });
+      if (!isStream(first)) return [await applyItem(first)];
+      const contents = lines.map(({ content }) => content as Values);
+      const { items, keys } = parseStreamLines(ctx.account, options, contents);
+      return await locks(keys, () => handleStreams(ctx, items));
     } catch (error) {
       const failed = toLineError(error);
       const { status, code, message } = failures[failed.failure];
+      const { line } = first;
       if (status === 503) logFailure(message, { request_id: ctx.request_id, code, line, err: failed.cause ?? failed });
-      return failed;
+      return lines.map(() => failed);
     }
   }
 

@@ -42,6 +42,9 @@ export interface ImportOutcome {
   id_developer?: string;
 }
 
+/** Outcome of one line. */
+export type LineOutcome = ImportOutcome | AppError;
+
 /** Carries out one line; for a dry run, only computes the outcome. */
 export type ImportItemHandler = (ctx: OperationContext, item: ImportItem, line: number) => Promise<ImportOutcome>;
 

@@ -107,10 +107,10 @@ function guessValue(cell: string, delimiter: Delimiter): unknown {
 /** The type of the field that a column names, by its path. */
 function findType({ fields, readOnly, legacy: { aliases = {} } }: LineType, [first = '', ...rest]: readonly string[]) {
   const key = (Object.hasOwn(aliases, first) ? aliases[first] : undefined) ?? first;
-  let members: Fields | undefined = { ...readOnly, ...fields };
-  let type = Object.hasOwn(members, key) ? members[key]?.type : undefined;
+  const own = [fields, readOnly].find((named: Fields) => Object.hasOwn(named, key));
+  let type = own?.[key]?.type;
   for (const member of rest) {
-    members = type?.members;
+    const members = type?.members;
     type = members && Object.hasOwn(members, member) ? members[member]?.type : undefined;
   }
   return type;

@@ -1,8 +1,8 @@
-import { type AppError, failures } from '../errors.js';
+import { failures } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
 import { createShares } from '../lib/shares.js';
 import { type HeldAnswers, held_memory_bytes } from './held-answers.js';
-import type { ImportOutcome } from './import-line.js';
+import type { LineOutcome } from './import-line.js';
 import type { ImportLine } from './read-lines.js';
 
 /** Bytes of the lines in work; a longer line is worked on alone. */
@@ -14,8 +14,8 @@ const min_stream_bytes = max_line_bytes / 4096;
 /** Memory that one import may hold. */
 export const import_memory_bytes = max_line_bytes + held_memory_bytes;
 
-/** Outcome of one line. */
-export type LineOutcome = ImportOutcome | AppError;
+/** A line, or streams that are stored together. */
+type LineGroup = [ImportLine, ...ImportLine[]];
 
 const counters = { 2001: 'created', 2005: 'updated', 2007: 'skipped' } as const;
 
@@ -25,7 +25,7 @@ const counters = { 2001: 'created', 2005: 'updated', 2007: 'skipped' } as const;
  */
 export async function runImport(
   batches: AsyncIterable<readonly ImportLine[]>,
-  apply: (line: ImportLine) => Promise<LineOutcome>,
+  apply: (lines: LineGroup) => Promise<readonly LineOutcome[]>,
   { answers, isStream }: { answers: HeldAnswers; isStream: (line: ImportLine) => boolean },
 ): Promise<void> {
   const totals = { created: 0, updated: 0, skipped: 0, failed: 0 };
@@ -33,23 +33,26 @@ export async function runImport(
   const { signal } = answers;
   let answered = Promise.resolve();
 
-  async function answer(line: number, pending: Promise<LineOutcome>, before: Promise<void>): Promise<void> {
+  async function answer(
+    lines: readonly ImportLine[],
+    pending: Promise<readonly LineOutcome[]>,
+    before: Promise<void>,
+  ): Promise<void> {
     await before;
-    const outcome = await pending;
-    totals['failure' in outcome ? 'failed' : counters[outcome.code]]++;
-    await answers.add(describeOutcome(line, outcome));
+    const outcomes = await pending;
+    for (const outcome of outcomes) totals['failure' in outcome ? 'failed' : counters[outcome.code]]++;
+    await answers.add(outcomes.map((outcome, index) => describeOutcome(lines[index]?.line, outcome)).join(''));
   }
 
   try {
-    for await (const lines of batches) {
-      for (const line of lines) {
-        const amount = Math.min(
-          Math.max(line.bytes, isStream(line) ? min_stream_bytes : min_line_bytes),
-          max_line_bytes,
-        );
+    for await (const batch of batches) {
+      for (const lines of groupLines(batch, isStream)) {
+        const min_bytes = lines.some(isStream) ? min_stream_bytes : min_line_bytes;
+        const total = lines.reduce((sum, { bytes }) => sum + Math.max(bytes, min_bytes), 0);
+        const amount = Math.min(total, max_line_bytes);
         const release = await inWork.acquire('', { amount, signal });
         signal.throwIfAborted();
-        answered = awaitLater(answer(line.line, awaitLater(apply(line)), answered).finally(release));
+        answered = awaitLater(answer(lines, awaitLater(apply(lines)), answered).finally(release));
       }
     }
   } finally {
@@ -59,7 +62,18 @@ export async function runImport(
   await answers.end(`${JSON.stringify({ totals })}\n`);
 }
 
-function describeOutcome(line: number, outcome: LineOutcome): string {
+/** Groups the streams of lines that follow each other, which are stored together; every other line is alone. */
+function groupLines(lines: readonly ImportLine[], isStream: (line: ImportLine) => boolean): LineGroup[] {
+  const groups: LineGroup[] = [];
+  for (const line of lines) {
+    const last = groups.at(-1);
+    if (last !== undefined && isStream(last[0]) && isStream(line)) last.push(line);
+    else groups.push([line]);
+  }
+  return groups;
+}
+
+function describeOutcome(line: number | undefined, outcome: LineOutcome): string {
   const described =
     'failure' in outcome
       ? { line, code: failures[outcome.failure].code, details: outcome.details }

@@ -1,53 +1,87 @@
 import { AppError } from '../errors.js';
-import type { LockKeys } from '../lib/keyed-mutex.js';
 import type { OperationContext } from '../objects/context.js';
 import { device, resources } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
-import type { Ingested } from '../streams/ingest.js';
-import { type ParsedStreams, parseStreams, streamWithDevice } from '../streams/parse-streams.js';
+import { type Entry, parseStreams, streamWithDevice } from '../streams/parse-streams.js';
 import { type Submission, unknownDevice } from '../streams/senders.js';
-import { type ImportOptions, type ImportOutcome, type ItemActions, moveToAccount } from './import-line.js';
+import { type ImportOptions, type ItemActions, type LineOutcome, moveToAccount } from './import-line.js';
 
 /** The type of lines that hold streams. */
 export const streamLine = { ...streamWithDevice, legacy: {} };
 
 /** A stream to import. */
-export interface StreamItem extends ParsedStreams {
-  keys: LockKeys;
+interface StreamItem {
+  entry: Entry;
+  /** Of two lines with one key the second is left out. */
+  key: string | undefined;
 }
 
-/** Reads a line that holds a stream. @throws AppError invalid (4003) */
-export function parseStreamLine(account: string, options: ImportOptions, line: Values): StreamItem {
-  const { on_conflict, from_account } = options;
+/** The stream of a line, or what is wrong with the line. */
+type ParsedLine = StreamItem | AppError;
+
+/** Reads lines that hold streams. @returns also the keys that they depend on */
+export function parseStreamLines(account: string, options: ImportOptions, lines: readonly Values[]) {
+  const items = lines.map((line): ParsedLine => {
+    try {
+      return parseStreamLine(account, options, line);
+    } catch (error) {
+      if (error instanceof AppError) return error;
+      throw error;
+    }
+  });
+  const streams = items.filter(isStreamItem);
+  const exclusive = streams.flatMap(({ key }) => key ?? []);
+  return { items, keys: { exclusive, shared: streams.map(({ entry }) => `devices ${entry.device}`) } };
+}
+
+const isStreamItem = (item: ParsedLine): item is StreamItem => !(item instanceof AppError);
+
+/** @throws AppError invalid (4003) */
+function parseStreamLine(account: string, { on_conflict, from_account }: ImportOptions, line: Values): StreamItem {
   if (on_conflict !== 'skip' && on_conflict !== 'create')
     throw new AppError('invalid', { on_conflict: 'must be skip or create for streams' });
-  const { resource: _named, ...fields } = line;
-  const sent = {
-    ...fields,
-    ...('device' in fields && { device: moveToAccount(fields.device, from_account, account) }),
-  };
-  const parsed = parseStreams(sent, { requiresAt: true });
-  const [{ device: id, _t, at } = {}] = parsed.entries;
-  // of two lines with one stream the second is left out
-  const exclusive = on_conflict === 'skip' ? [`stream ${_t} ${at} ${id}`] : [];
-  return { ...parsed, keys: { exclusive, shared: [`devices ${id}`] } };
+  const { resource: _named, ...sent } = line;
+  if ('device' in sent) sent.device = moveToAccount(sent.device, from_account, account);
+  const [entry] = parseStreams(sent, { requiresAt: true }).entries as [Entry];
+  return { entry, key: on_conflict === 'skip' ? `stream ${entry._t} ${entry.at} ${entry.device}` : undefined };
 }
 
-/** Stores the stream of a line, or for a dry run only finds out whether it would be. */
-export type StreamHandler = (ctx: OperationContext, item: StreamItem) => Promise<ImportOutcome>;
+const created: LineOutcome = { code: 2001 };
+const skipped: LineOutcome = { code: 2007 };
 
-/** Creates the function that stores streams of lines (reference/import.md#streams). */
+/** Stores the streams of lines, or for a dry run only finds out whether they would be. @returns their outcomes in order */
+export type StreamHandler = (ctx: OperationContext, items: readonly ParsedLine[]) => Promise<readonly LineOutcome[]>;
+
+/**
+ * Creates the function that stores streams of lines together (reference/import.md#streams): those that are refused fail, and
+ * the others are stored without them. It throws what makes all of them fail.
+ */
 export function createStreamHandler(
   { on_conflict }: ImportOptions,
-  ingest: (submission: Submission) => Promise<Ingested>,
+  ingest: (submission: Submission) => Promise<boolean[]>,
   isDryRun = false,
 ): StreamHandler {
-  return async ({ account, limit, user, now }, { entries, fieldOf }) => {
-    const skipsRepeated = on_conflict === 'skip';
-    const mode = { skipsRepeated, isImport: true, isDryRun };
-    const { created } = await ingest({ entries, fieldOf, account, limit, user, now, ...mode });
-    return { code: created > 0 ? 2001 : 2007 };
+  const mode = { skipsRepeated: on_conflict === 'skip', isImport: true, isDryRun };
+  return async ({ account, limit, user, now }, items) => {
+    const outcomes = new Map<ParsedLine, LineOutcome>();
+    for (let rest = items.filter(isStreamItem); rest.length > 0; rest = rest.filter((item) => !outcomes.has(item))) {
+      const entries = rest.map(({ entry }) => entry);
+      const fieldOf = (index: number, field: string) => `${index}.${field}`;
+      const report = (index: number, outcome: LineOutcome) => outcomes.set(rest[index] as StreamItem, outcome);
+      try {
+        const stored = await ingest({ entries, fieldOf, account, limit, user, now, ...mode });
+        for (const [index, isStored] of stored.entries()) report(index, isStored ? created : skipped);
+      } catch (error) {
+        const faults = error instanceof AppError && error.failure === 'invalid' ? Object.entries(error.details) : [];
+        if (faults.length === 0) throw error;
+        for (const [field, fault] of faults) {
+          const [index, name = ''] = field.split('.');
+          report(Number(index), new AppError('invalid', { [name]: fault }));
+        }
+      }
+    }
+    return items.map((item) => outcomes.get(item) ?? (item as AppError));
   };
 }
 
@@ -64,22 +98,27 @@ export function withSimulation(
   reserve: (bytes: number) => void,
 ): StreamHandler {
   const stored = new Set<string>();
-  return async (ctx, item) => {
-    const [key] = item.keys.exclusive;
-    if (key !== undefined && stored.has(key)) return { code: 2007 };
-    const outcome = await handle(ctx, item).catch(async (error: unknown): Promise<ImportOutcome> => {
-      if (!(error instanceof AppError) || error.details.device !== unknownDevice) throw error;
-      const [{ device: id = '', checksum } = {}] = item.entries;
-      const sender = await find(ctx, device, id);
-      if (sender === undefined || checksum !== undefined) throw error;
-      if (!(await isEnabled(ctx, find, device, sender))) throw new AppError('invalid', { device: 'disabled' });
-      return { code: 2001 };
+  const findOutcome = async (ctx: OperationContext, item: ParsedLine, outcome: LineOutcome): Promise<LineOutcome> => {
+    const isUnknown = outcome instanceof AppError && outcome.details.device === unknownDevice;
+    if (!isStreamItem(item) || !isUnknown) return outcome;
+    const sender = await find(ctx, device, item.entry.device);
+    if (sender === undefined || item.entry.checksum !== undefined) return outcome;
+    const accepts = await isEnabled(ctx, find, device, sender);
+    return accepts ? created : new AppError('invalid', { device: 'disabled' });
+  };
+  return async (ctx, items) => {
+    const outcomes = await handle(ctx, items);
+    const found = await Promise.all(items.map((item, index) => findOutcome(ctx, item, outcomes[index] as LineOutcome)));
+    return found.map((outcome, index) => {
+      const { key } = items[index] as StreamItem;
+      if (key === undefined || outcome instanceof AppError) return outcome;
+      if (stored.has(key)) return skipped;
+      if (outcome.code === 2001) {
+        reserve(bytes_per_stream);
+        stored.add(key);
+      }
+      return outcome;
     });
-    if (key !== undefined && outcome.code === 2001) {
-      reserve(bytes_per_stream);
-      stored.add(key);
-    }
-    return outcome;
   };
 }
 

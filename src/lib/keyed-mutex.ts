@@ -40,8 +40,8 @@ export function createKeyedMutex(): KeyedMutex {
   }
 
   return (keys, work) => {
-    const exclusive = typeof keys === 'string' ? [keys] : [...new Set(keys.exclusive)];
-    const shared = typeof keys === 'string' ? [] : [...new Set(keys.shared)].filter((key) => !exclusive.includes(key));
+    const exclusive = new Set(typeof keys === 'string' ? [keys] : keys.exclusive);
+    const shared = new Set(typeof keys === 'string' ? [] : keys.shared.filter((key) => !exclusive.has(key)));
     const earlier = new Set<Promise<unknown> | undefined>();
     for (const key of [...exclusive, ...shared]) earlier.add(tails.get(key)?.exclusive);
     for (const key of exclusive) for (const settled of tails.get(key)?.shared ?? []) earlier.add(settled);

@@ -16,7 +16,6 @@ import { receipt } from '../schema/openapi/responses.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseQuery, type Query } from '../schema/query.js';
 import { describeIdentifier } from '../schema/resource.js';
-import type { Ingested } from './ingest.js';
 import { parseStreams, streamWithDevice } from './parse-streams.js';
 import { parseXmlStreams } from './parse-xml.js';
 import { type Submission, unknownDevice } from './senders.js';
@@ -91,7 +90,7 @@ const removalSchema = describeClosed(
 );
 
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
-export function streamEndpoints(ingest: (submission: Submission) => Promise<Ingested>): Endpoint[] {
+export function streamEndpoints(ingest: (submission: Submission) => Promise<boolean[]>): Endpoint[] {
   const parseRemoval = createListParser(stream, { params: removalQuery });
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
@@ -130,8 +129,9 @@ export function streamEndpoints(ingest: (submission: Submission) => Promise<Inge
         // faults of the device concern the path, not an entry
         const fieldOfEntry = (index: number, field: string) => (field === 'device' ? field : fieldOf(index, field));
         const streams = { entries, fieldOf: fieldOfEntry, skipsRepeated };
-        const details = await ingest({ ...streams, ...senderOf(ctx) }).catch(pathNotFound);
-        return skipsRepeated ? { details } : undefined;
+        const stored = await ingest({ ...streams, ...senderOf(ctx) }).catch(pathNotFound);
+        const created = stored.filter(Boolean).length;
+        return skipsRepeated ? { details: { created, skipped: stored.length - created } } : undefined;
       },
     },
     {

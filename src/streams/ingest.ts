@@ -37,12 +37,6 @@ interface Job extends Submission {
 
 /** Stores streams durably and moves the deadlines of their devices. */
 export type Ingest = (submission: Submission) => Promise<unknown>;
-/** Numbers of streams that are stored, and that are left out as their devices have them. */
-export interface Ingested {
-  created: number;
-  skipped: number;
-}
-
 /** Observers of the ingest. */
 export interface IngestMetrics {
   stored(count: number): void;
@@ -73,10 +67,10 @@ const max_unanswered = 100_000;
  * Group commit: streams that arrive together are written together. Looking up devices, inserting streams, acknowledged by a
  * majority and journaled (reference/streams.md#durability), and looking at the devices again are one command each per batch
  * before any job resolves. Values and alarms follow for each account by itself.
- * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, overloaded (5033) before
- * anything is stored, database (5031)
+ * @returns a function that reports of each stream whether it is stored: not if it is left out, as its device has it. It throws
+ * AppError invalid (4003) for unknown or disabled devices, overloaded (5033) before anything is stored, database (5031)
  */
-export function createIngest(options: Options): (submission: Submission) => Promise<Ingested> {
+export function createIngest(options: Options): (submission: Submission) => Promise<boolean[]> {
   const { metrics, clock } = options;
   const unanswered = createShares({ capacity: max_unanswered });
   const nextNumber = createNumbering(clock);
@@ -93,10 +87,8 @@ export function createIngest(options: Options): (submission: Submission) => Prom
     const begun = performance.now();
     const { entries, account, now } = submission;
     const release = unanswered.take(account, entries.length);
-    const job: Job = {
-      ...submission,
-      documents: entries.map((entry) => buildDocument(submission, entry, nextNumber(now))),
-    };
+    const documents = entries.map((entry) => buildDocument(submission, entry, nextNumber(now)));
+    const job: Job = { ...submission, documents };
     try {
       await submit(job);
       await job.finished;
@@ -104,8 +96,8 @@ export function createIngest(options: Options): (submission: Submission) => Prom
       release();
     }
     metrics.ingested(performance.now() - begun);
-    const created = job.documents.length;
-    return { created, skipped: entries.length - created };
+    const stored = new Set(job.documents);
+    return documents.map((document) => stored.has(document));
   };
 }
 

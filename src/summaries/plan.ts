@@ -63,10 +63,11 @@ export async function planSeries(
     const gaps = new Set([...split, ...own.map(({ at }) => at)]);
     const removed = new Set([...split, ...own.filter(({ hasBase }) => hasBase).map(({ at }) => at)]);
     const hours = [...removed].map((at) => buildHour(device, at));
-    return { ...splitSpan(device, { ...span, at_from }, gaps), device, isWhole: gaps.size === 0, removed: hours };
+    const isWhole = devices.length > max_ranges && gaps.size === 0;
+    return { ...splitSpan(device, { ...span, at_from }, gaps), device, isWhole, removed: hours };
   });
-  const whole = devices.length > max_ranges ? parts.filter(({ isWhole }) => isWhole) : [];
-  const ranges = parts.filter((part) => !whole.includes(part)).flatMap(({ hours }) => hours);
+  const whole = parts.filter(({ isWhole }) => isWhole);
+  const ranges = parts.filter(({ isWhole }) => !isWhole).flatMap(({ hours }) => hours);
   const ofRanges = readRanges(streamsummary.plural, ranges);
   const ofWhole = selectHours(
     whole.map(({ device }) => device),
