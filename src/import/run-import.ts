@@ -1,4 +1,4 @@
-import { failures } from '../errors.js';
+import { AppError, failures } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
 import { createShares } from '../lib/shares.js';
 import { type HeldAnswers, held_memory_bytes } from './held-answers.js';
@@ -74,9 +74,7 @@ function groupLines(lines: readonly ImportLine[], isStream: (line: ImportLine) =
 }
 
 function describeOutcome(line: number | undefined, outcome: LineOutcome): string {
-  const described =
-    'failure' in outcome
-      ? { line, code: failures[outcome.failure].code, details: outcome.details }
-      : { line, code: outcome.code, id_developer: outcome.id_developer };
-  return `${JSON.stringify(described)}\n`;
+  const isFailed = outcome instanceof AppError;
+  const described = isFailed ? { code: failures[outcome.failure].code, details: outcome.details } : outcome;
+  return `${JSON.stringify({ line, ...described })}\n`;
 }

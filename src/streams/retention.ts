@@ -1,7 +1,8 @@
 import { type ClusteredDocument, findOccupied, type RangeCondition } from '../db/clustered.js';
-import { type Database, type Log, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Database, Log, StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../db/leased-job.js';
+import { findMany } from '../db/raw-find.js';
 import { withReview } from '../objects/values/reviews.js';
 import { device, model, stream, streamsummary } from '../resources/index.js';
 import { buildSpanRange, progressOf, roundToHour } from '../summaries/hours.js';
@@ -69,20 +70,14 @@ export async function removeOldStreams(db: Database, days: Days, now: number, pa
   const projection = { account: 1, id_developer: 1, id_model: 1, stream_retention_days: 1, summary_retention_days: 1 };
   const rest = createRest(pace);
   for (let after: Id | undefined; pace.isLeaseHeld(); ) {
-    const options = { projection, sort: { _id: 1 }, limit: piece_devices, maxTimeMS: read_limit_ms } as const;
-    const piece = await devices.find(after === undefined ? {} : { _id: { $gt: after } }, options).toArray();
+    const options = { projection, sort: { _id: 1 }, limit: piece_devices } as const;
+    const piece = await findMany(devices, after === undefined ? {} : { _id: { $gt: after } }, options);
     const retained = piece.map((sender) => ({ sender, kept: daysOf(sender) }));
     const before = (kept: number) => Math.min(roundToHour(now - kept * day_s), until);
-    const streams = await findOld(
-      db,
-      stream.plural,
-      retained.map(({ sender, kept }) => ({ sender, to: kept.streams && before(kept.streams) })),
-    );
-    const summaries = await findOld(
-      db,
-      streamsummary.plural,
-      retained.map(({ sender, kept }) => ({ sender, to: kept.summaries && before(kept.summaries) })),
-    );
+    const timesOf = (kind: keyof Days) =>
+      retained.map(({ sender, kept: { [kind]: kept } }) => ({ sender, to: kept && before(kept) }));
+    const streams = await findOld(db, stream.plural, timesOf('streams'));
+    const summaries = await findOld(db, streamsummary.plural, timesOf('summaries'));
     if (!(await rest())) return;
     for (const { sender, to } of streams) {
       const [target] = await findTargets(db, [sender]);
@@ -105,10 +100,7 @@ async function findDays(db: Database, days: Days): Promise<(sender: Retained) =>
   const isRetained = {
     $or: [{ stream_retention_days: { $exists: true } }, { summary_retention_days: { $exists: true } }],
   };
-  const models = await db
-    .collection<Retained>(model.plural)
-    .find(isRetained as object)
-    .toArray();
+  const models = await findMany(db.collection<Retained>(model.plural), isRetained as object);
   const ofModels = new Map(models.map((each) => [each.id_developer, each]));
   return (sender) => {
     const ofModel = ofModels.get(sender.id_model ?? '');
