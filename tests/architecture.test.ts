@@ -109,6 +109,7 @@ const consoleLayers = [
   ['device', 'overview'],
   ['objects'],
   ['shell'],
+  ['views'],
   ['router'],
   ['main', 'vite.config'],
 ];

@@ -11,14 +11,19 @@ import { createConsoleRouter } from './router.js';
 const mount = `${pageSettings.prefix}/console/`;
 // the service also answers `/` with this page
 if (!location.pathname.startsWith(mount)) history.replaceState(null, '', mount + location.search);
-await finishSignIn();
 
-const container = document.getElementById('root');
-if (container === null) throw new Error('the page has no #root');
-createRoot(container).render(
-  <StrictMode>
-    <QueryClientProvider client={createQueryClient()}>
-      <RouterProvider router={createConsoleRouter()} />
-    </QueryClientProvider>
-  </StrictMode>,
-);
+/** Not at the top level: what `finishSignIn` loads waits for the file of this module. */
+async function start(): Promise<void> {
+  await finishSignIn();
+  const container = document.getElementById('root');
+  if (container === null) throw new Error('the page has no #root');
+  createRoot(container).render(
+    <StrictMode>
+      <QueryClientProvider client={createQueryClient()}>
+        <RouterProvider router={createConsoleRouter()} />
+      </QueryClientProvider>
+    </StrictMode>,
+  );
+}
+
+void start();

@@ -38,6 +38,8 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: {
+      // the first view is one file, as each costs a kilobyte of headers
+      output: { codeSplitting: { groups: [{ name: 'base', tags: ['$initial'] }] } },
       // libraries mark their modules for React servers; a slow machine is no fault of the sources
       onLog: (level, log, print) => {
         if (log.code !== 'MODULE_LEVEL_DIRECTIVE' && log.code !== 'PLUGIN_TIMINGS') print(level, log);

@@ -2,9 +2,10 @@ import { pathOf } from '../api/client.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Page } from '../ui/page.js';
 import { Tabs } from '../ui/tabs.js';
-import { renderAlarm, useAnswers } from './answer-dialog.js';
+import { useAnswers } from './answer-dialog.js';
 import { NoticeChoice } from './notices.js';
 import { OpenAlarms } from './open-alarms.js';
+import { renderAlarm } from './worst-alarms.js';
 
 /** The alarms of the account: those that are open, and all of them. */
 export function Alarms() {

@@ -7,8 +7,6 @@ import { useSession } from '../api/session.js';
 import { findChanges } from '../edit/changes.js';
 import { runEach } from '../edit/run-each.js';
 import { SchemaForm, type Values } from '../forms/form.js';
-import { formatNumber } from '../lib/format.js';
-import { ObjectLink } from '../ui/address.js';
 import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
 
@@ -118,15 +116,3 @@ async function putEach(alarms: readonly Alarm[], body: Values): Promise<void> {
   if (failure === undefined) return;
   throw new Error(`${failed.length} of ${alarms.length} could not be changed. ${failure.name}: ${failure.reason}`);
 }
-
-/** Fields of an alarm that are shown in another way than by their schema. */
-export const renderAlarm = {
-  device: ({ device }: Entry | Alarm) => <ObjectLink plural="devices" id={String(device)} />,
-  rule: ({ rule }: Entry | Alarm) => <ObjectLink plural="alarmrules" id={String(rule)} />,
-  values: ({ values }: Entry | Alarm) =>
-    Object.entries(values ?? {})
-      .map(([path, value]) => `${path} ${typeof value === 'number' ? formatNumber(value) : String(value)}`)
-      .join(', '),
-  state: ({ state, acknowledged_by: user }: Entry | Alarm) =>
-    state === 'acknowledged' && user !== undefined ? `acknowledged by ${user}` : String(state),
-};

@@ -2,39 +2,19 @@ import { Link } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
 import { pathOf } from '../api/client.js';
 import type { Alarm } from '../api/interface.js';
-import { type Counts, type Freshness, useCount, useCounts, useList } from '../api/queries.js';
+import { useList } from '../api/queries.js';
 import { countOf, severities } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import type { ListAnswer } from '../api/types.js';
 import { formatNumber } from '../lib/format.js';
 import { Button } from '../ui/button.js';
-import { Loaded, Loading, Panel } from '../ui/page.js';
+import { Loaded, Panel } from '../ui/page.js';
 import { Table } from '../ui/table.js';
-import { columnsOf, ReadAt, SeverityBadge } from '../ui/value.js';
-import { renderAlarm, useAnswers } from './answer-dialog.js';
+import { columnsOf, ReadAt } from '../ui/value.js';
+import { useAnswers } from './answer-dialog.js';
+import { keyOf, max_shown, open_states, refetch_ms, renderAlarm, useOldest } from './worst-alarms.js';
 
 const template = '/alarms/';
-export const open_states = 'active,acknowledged';
-const refetch_ms = 10_000;
-const counts_ms = 30_000;
-/** Alarms of each severity. */
-const max_shown = 100;
-
-/** At most one alarm of a rule and a device is open. */
-const keyOf = ({ device, rule }: Alarm) => `${device}, ${rule}`;
-
-interface OldestOptions {
-  max?: number;
-  fresh?: Freshness;
-}
-
-export function useOldest(
-  severity: Alarm['severity'],
-  { max = max_shown, fresh = { refetch_ms } }: OldestOptions = {},
-) {
-  const query = { state: open_states, severity, sort: 'raised_at', order: 1, max };
-  return useList<Alarm>(template, query, fresh);
-}
 
 /** The open alarms of the account, the worst and oldest first. */
 export function OpenAlarms() {
@@ -90,19 +70,17 @@ export function OpenAlarmsOfDevice({ id }: { id: string }) {
 interface AlarmTableProps {
   alarms: readonly Alarm[];
   isOfDevice?: boolean;
-  /** Beside other things on a page: with fewer columns, and only to look at. */
-  isPreview?: boolean;
 }
 
-export function AlarmTable({ alarms, isOfDevice = false, isPreview = false }: AlarmTableProps) {
+function AlarmTable({ alarms, isOfDevice = false }: AlarmTableProps) {
   const schema = useSession().entryOf(template);
   const { rowAction, buttonsFor, dialog } = useAnswers();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const columns = useMemo(() => {
     const subject = isOfDevice ? [] : ['device'];
-    const details = isPreview ? ['raised_at'] : ['values', 'raised_at', 'state', 'note'];
+    const details = ['values', 'raised_at', 'state', 'note'];
     return columnsOf<Alarm>(schema, ['severity', ...subject, 'rule', ...details], { render: renderAlarm });
-  }, [schema, isOfDevice, isPreview]);
+  }, [schema, isOfDevice]);
   const chosen = alarms.filter((alarm) => selected.has(keyOf(alarm)));
   return (
     <>
@@ -114,8 +92,8 @@ export function AlarmTable({ alarms, isOfDevice = false, isPreview = false }: Al
           columns={columns}
           entries={alarms}
           keyOf={keyOf}
-          selection={rowAction && !isPreview ? { selected, onSelect: setSelected } : undefined}
-          rowAction={isPreview ? undefined : rowAction}
+          selection={rowAction ? { selected, onSelect: setSelected } : undefined}
+          rowAction={rowAction}
           isDense
         />
       )}
@@ -130,65 +108,5 @@ export function AlarmTable({ alarms, isOfDevice = false, isPreview = false }: Al
       )}
       {dialog}
     </>
-  );
-}
-
-/** Counts the open alarms by severity. */
-export function useOpenCounts(): Counts | undefined {
-  const isOffered = useSession().can('GET', `${template}counts/`);
-  return useCounts(template, 'severity', { state: open_states }, { refetch_ms: counts_ms, enabled: isOffered });
-}
-
-/** The numbers of open alarms by severity, with a link to them; nothing without any. */
-export function OpenAlarmCounts() {
-  const counts = useOpenCounts();
-  if (counts === undefined || counts.total === 0) return null;
-  return (
-    <ul className="row" aria-label="Open alarms by severity">
-      {severities
-        .filter((severity) => counts.of(severity) > 0)
-        .map((severity) => (
-          <li key={severity}>
-            <Link to="/alarms">
-              <SeverityBadge severity={severity}>
-                {formatNumber(counts.of(severity))} {severity}
-              </SeverityBadge>
-            </Link>
-          </li>
-        ))}
-    </ul>
-  );
-}
-
-const max_worst = 10;
-const rules_path = '/alarmrules/';
-
-/** Reports whether the account has alarm rules; undefined until that is known. */
-export function useHasRules(fresh: Freshness): boolean | undefined {
-  const isOffered = useSession().can('GET', rules_path);
-  const count = useCount(rules_path, {}, { ...fresh, enabled: isOffered && fresh.enabled !== false });
-  if (!isOffered) return false;
-  return count === undefined ? undefined : count > 0;
-}
-
-/** The worst and oldest open alarms, as part of the overview; only severities that have room are read. */
-export function WorstAlarms({ fresh }: { fresh: Freshness }) {
-  const counts = useOpenCounts();
-  const [critical = 0, warning = 0, info = 0] = severities.map((severity) => counts?.of(severity));
-  const isShown = [critical > 0, warning > 0 && critical < max_worst, info > 0 && critical + warning < max_worst];
-  const optionsOf = (index: number) => ({
-    max: max_worst,
-    fresh: { ...fresh, enabled: isShown[index] === true && fresh.enabled !== false },
-  });
-  const answers = [
-    useOldest('critical', optionsOf(0)),
-    useOldest('warning', optionsOf(1)),
-    useOldest('info', optionsOf(2)),
-  ];
-  const alarms = answers.flatMap(({ data }, index) => (isShown[index] ? (data?.result ?? []) : []));
-  return (
-    <Panel title="Open alarms" actions={<Link to="/alarms">All open alarms</Link>}>
-      {counts === undefined ? <Loading height="20rem" /> : <AlarmTable alarms={alarms.slice(0, max_worst)} isPreview />}
-    </Panel>
   );
 }

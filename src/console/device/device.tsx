@@ -7,7 +7,7 @@ import { useSession } from '../api/session.js';
 import { DeviceChart } from '../charts/device-chart.js';
 import { isDeepEqual } from '../lib/compare.js';
 import { formatDistance, formatDuration } from '../lib/format.js';
-import { MapPreview } from '../map/placed-devices.js';
+import { MapPreview } from '../map/map-preview.js';
 import { ObjectLink } from '../ui/address.js';
 import { Facts, Panel } from '../ui/page.js';
 import type { Tab } from '../ui/tabs.js';

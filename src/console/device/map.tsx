@@ -4,7 +4,7 @@ import { useSession } from '../api/session.js';
 import { Filters } from '../lists/filters.js';
 import { readFilters } from '../lists/list-query.js';
 import { type Circle, readCircle, writeCircle } from '../map/circle.js';
-import { PlacedDevices } from '../map/placed-devices.js';
+import { MapOfDevices } from '../map/map-preview.js';
 import { useAddress } from '../ui/address.js';
 import { Toggle } from '../ui/button.js';
 import { Page } from '../ui/page.js';
@@ -42,7 +42,7 @@ export function MapView() {
     >
       <Filters parameters={parameters} active={filters} onChange={replaceSearch} />
       <div className="map-frame">
-        <PlacedDevices query={filters} max_devices={max_devices} circle={circle} isDrawing={isDrawing} onDraw={draw} />
+        <MapOfDevices query={filters} max_devices={max_devices} circle={circle} isDrawing={isDrawing} onDraw={draw} />
       </div>
     </Page>
   );

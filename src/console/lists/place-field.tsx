@@ -1,7 +1,7 @@
 import { useCallback, useMemo, useState } from 'react';
 import type { Parameter } from '../api/document.js';
 import { type Circle, circleFilters, readCircle, writeCircle } from '../map/circle.js';
-import { PlacedDevices } from '../map/placed-devices.js';
+import { MapOfDevices } from '../map/map-preview.js';
 import { Button, Toggle } from '../ui/button.js';
 import { FilterField, type FilterValues } from './filter-field.js';
 
@@ -37,7 +37,7 @@ export function PlaceField({ parameters, values, onChange }: PlaceFieldProps) {
       </div>
       {isMapShown && (
         <div className="place-map">
-          <PlacedDevices
+          <MapOfDevices
             label="Map to draw on"
             query={everywhere}
             max_devices={max_devices}

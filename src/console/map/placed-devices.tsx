@@ -1,20 +1,18 @@
-import type { Model } from '../api/types.js';
-import './placed-devices.css';
 import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { lazy, Suspense, useCallback, useEffect, useRef, useState } from 'react';
+import { useCallback, useState } from 'react';
 import { pathOf, type Query, request } from '../api/client.js';
+import type { Model } from '../api/types.js';
 import { findMeasure, findPaths, formatMeasured } from '../charts/measures.js';
 import { formatDistance, formatNumber } from '../lib/format.js';
 import { valueAt } from '../lib/paths.js';
-import { Failure, Loading } from '../ui/page.js';
+import { Failure } from '../ui/page.js';
 import { ReadAt } from '../ui/value.js';
 import type { Circle } from './circle.js';
+import { DeviceMap } from './device-map.js';
 import { loadPlaces, type Places } from './device-places.js';
 
-const DeviceMap = lazy(() => import('./device-map.js').then(({ DeviceMap: component }) => ({ default: component })));
-
-interface PlacedDevicesProps {
+export interface PlacedDevicesProps {
   label?: string;
   query: Query;
   max_devices: number;
@@ -70,9 +68,7 @@ export function PlacedDevices({
   if (error) return <Failure error={error} onRetry={() => void refetch()} />;
   return (
     <>
-      <Suspense fallback={<Loading height="100%" />}>
-        <DeviceMap {...drawing} {...{ label, readValues }} places={data?.places ?? nothing} onOpen={open} />
-      </Suspense>
+      <DeviceMap {...drawing} {...{ label, readValues }} places={data?.places ?? nothing} onOpen={open} />
       <div className="row help">
         <p role="status">
           {data === undefined
@@ -82,33 +78,6 @@ export function PlacedDevices({
         {data !== undefined && since === undefined && <ReadAt at_ms={dataUpdatedAt} />}
       </div>
     </>
-  );
-}
-
-const max_previewed_devices = 5000;
-
-interface MapPreviewProps extends Pick<PlacedDevicesProps, 'query' | 'since' | 'isFitted'> {
-  isSmall?: boolean;
-  /** Default: true. */
-  isReady?: boolean;
-}
-
-/** A map beside other things on a page; its library and the devices are loaded when it is about to be seen. */
-export function MapPreview({ isSmall = false, isReady = true, ...shown }: MapPreviewProps) {
-  const frame = useRef<HTMLDivElement>(null);
-  const [isSeen, setSeen] = useState(false);
-  useEffect(() => {
-    if (frame.current === null) return;
-    const observer = new IntersectionObserver((entries) => {
-      if (entries.some(({ isIntersecting }) => isIntersecting)) setSeen(true);
-    });
-    observer.observe(frame.current);
-    return () => observer.disconnect();
-  }, []);
-  return (
-    <div className={isSmall ? 'map-preview small' : 'map-preview'} ref={frame}>
-      {isSeen && isReady && <PlacedDevices {...shown} max_devices={max_previewed_devices} isPreview />}
-    </div>
   );
 }
 

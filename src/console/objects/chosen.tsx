@@ -15,7 +15,7 @@ import { DeleteDialog } from '../edit/delete-dialog.js';
 import { EditForm } from '../edit/edit-form.js';
 import { fieldsOf } from '../forms/form.js';
 import { formatNumber } from '../lib/format.js';
-import { MapPreview } from '../map/placed-devices.js';
+import { MapPreview } from '../map/map-preview.js';
 import { useAddress } from '../ui/address.js';
 import { Button, Menu } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';

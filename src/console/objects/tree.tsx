@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
-import { open_states } from '../alarms/open-alarms.js';
+import { open_states } from '../alarms/worst-alarms.js';
 import { useList } from '../api/queries.js';
 import {
   countOf,

@@ -1,16 +1,18 @@
 import './overview.css';
 import { Link } from '@tanstack/react-router';
-import { OpenAlarmCounts, useHasRules, WorstAlarms } from '../alarms/open-alarms.js';
+import { lazy } from 'react';
+import { OpenAlarmCounts, useHasRules, WorstAlarms } from '../alarms/worst-alarms.js';
 import { type Counts, type Freshness, useCount, useGet, useStatusCounts } from '../api/queries.js';
 import { type Entry, filtersOfStatus, type ShownStatus, shownStatuses } from '../api/resources.js';
 import { useSession } from '../api/session.js';
-import { LatestEvents, useLatestEvents } from '../events/events.js';
+import { LatestEvents, useLatestEvents } from '../events/latest-events.js';
 import { formatNumber } from '../lib/format.js';
-import { MapPreview } from '../map/placed-devices.js';
+import { MapPreview } from '../map/map-preview.js';
 import { Loading, Page, Panel } from '../ui/page.js';
 import { ReadAt, StatusBadge } from '../ui/value.js';
-import { FirstRun } from './first-run.js';
 import { LateDevices } from './late-devices.js';
+
+const FirstRun = lazy(async () => ({ default: (await import('./first-run.js')).FirstRun }));
 
 const refresh_ms = 30_000;
 const minute_s = 60;

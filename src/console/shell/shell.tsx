@@ -1,7 +1,7 @@
 import './shell.css';
 import { useIsFetching, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useLocation } from '@tanstack/react-router';
-import { useEffect, useMemo, useState } from 'react';
+import { lazy, Suspense, useEffect, useMemo, useState } from 'react';
 import { AlarmNotices } from '../alarms/notices.js';
 import { createInterface, loadDocument } from '../api/document.js';
 import { isWithoutAccess } from '../api/errors.js';
@@ -17,11 +17,12 @@ import { Announcements, Failure, Loading, Page } from '../ui/page.js';
 import { Downloads } from '../ui/progress.js';
 import { ThemeChoice } from '../ui/theme.js';
 import { ConnectionBanner } from './connection.js';
-import { NoAccess } from './issuer.js';
 import { Navigation, Parts } from './navigation.js';
 import { Search } from './search.js';
-import { SignIn } from './sign-in.js';
 
+// whoever is signed in sees neither
+const SignIn = lazy(async () => ({ default: (await import('./sign-in.js')).SignIn }));
+const NoAccess = lazy(async () => ({ default: (await import('./issuer.js')).NoAccess }));
 const scopesOfDevices: readonly string[] = ['stream', 'device'];
 
 /** The frame of all views: without a valid key the sign-in, else navigation and the view. */
@@ -36,7 +37,7 @@ export function Shell() {
   }, [signed_in, queryClient]);
   return (
     <>
-      {signed_in === undefined ? <SignIn /> : <SignedIn key={signed_in} />}
+      <Suspense>{signed_in === undefined ? <SignIn /> : <SignedIn key={signed_in} />}</Suspense>
       <div className="notices">
         <Downloads />
         <Announcements />

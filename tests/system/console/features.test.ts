@@ -141,6 +141,30 @@ describeInBrowser('a view', () => {
     // its events use the same words
     await ctx.show('devices/Pump%40demo?tab=history');
     await page.getByRole('row', { name: 'Disconnected → OK, sends no status' }).waitFor();
+    // an event alone does not say whether the device has ever sent a status
+    await ctx.show('events?resource=device');
+    await page.getByRole('row', { name: 'Disconnected → Sends data, no status' }).first().waitFor();
+  });
+
+  it('the overview takes at most 160 KB before the map, which comes last', async () => {
+    const page = await ctx.openNewTab('');
+    const isComplete = page.getByText('3 devices with a place');
+    await isComplete.waitFor();
+    const network = await page.context().newCDPSession(page);
+    await network.send('Network.enable');
+    await network.send('Network.setCacheDisabled', { cacheDisabled: true });
+    const [taken, ofMap]: [number[], string[]] = [[], []];
+    network.on('Network.requestWillBeSent', ({ requestId, request: { url } }) => {
+      if (/placed-devices|countries|id_developer%2C(?:alarms|.*lon)/.test(url)) ofMap.push(requestId);
+    });
+    network.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => {
+      if (!ofMap.includes(requestId)) taken.push(encodedDataLength);
+    });
+    await page.reload();
+    await isComplete.waitFor();
+    const taken_bytes = taken.reduce((sum, bytes) => sum + bytes, 0);
+    expect(taken_bytes).toBeGreaterThan(100_000);
+    expect(taken_bytes).toBeLessThan(160_000);
   });
 
   it('there are twelve places, seven tabs and three buttons over a list, and earlier addresses lead to them', async () => {

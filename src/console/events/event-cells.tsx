@@ -1,0 +1,45 @@
+import './events.css';
+import { type Entry, findTypeByName, shownStatusOf } from '../api/resources.js';
+import { labelOf } from '../lib/format.js';
+import { ObjectLink } from '../ui/address.js';
+import { StatusBadge, Value } from '../ui/value.js';
+
+/** A link to the object of an event, unless it is of a type without a page, or gone. */
+function EventSubject({ entry }: { entry: Entry }) {
+  const type = findTypeByName(entry.resource);
+  const id = String(entry.id_developer ?? '');
+  const isGone = String(entry.type).endsWith('.deleted');
+  return type === undefined || isGone ? id : <ObjectLink plural={type.plural} id={id} />;
+}
+
+interface EventDataProps {
+  entry: Entry;
+  /** Whether the device has never sent a status; undefined: not known. */
+  isWithoutStatus?: boolean;
+}
+
+/** Details of an event: both statuses, the fields that were changed, or its data as they are. */
+export function EventData({ entry: { data }, isWithoutStatus }: EventDataProps) {
+  const { from, to, changed, ...rest } = (data ?? {}) as Entry;
+  const badgeOf = (status: string, other: string) =>
+    isWithoutStatus === undefined && status === 'no_status' && other === 'disconnected' ? (
+      <span className="badge">Sends data, no status</span>
+    ) : (
+      <StatusBadge status={isWithoutStatus ? shownStatusOf({ status }) : status} />
+    );
+  if (typeof from === 'string' && typeof to === 'string')
+    return (
+      <span className="transition">
+        {badgeOf(from, to)} → {badgeOf(to, from)}
+      </span>
+    );
+  if (Array.isArray(changed) && changed.length > 0) return changed.map((field) => labelOf(String(field))).join(', ');
+  const texts = Object.values(rest).filter((value) => typeof value === 'string');
+  return texts.join(', ') || <Value field="data" value={data} />;
+}
+
+/** Cells of the table of events. */
+export const renderEvent = {
+  id_developer: (entry: Entry) => <EventSubject entry={entry} />,
+  data: (entry: Entry) => <EventData entry={entry} />,
+};
