@@ -22,4 +22,6 @@ export interface Model {
   id_developer: string;
   measures?: readonly Measure[];
   properties?: Readonly<Record<string, unknown>>;
+  stream_retention_days?: number;
+  summary_retention_days?: number;
 }

@@ -3,6 +3,7 @@ import { pathOf } from '../api/client.js';
 import type { Device, Stream } from '../api/interface.js';
 import { useModel } from '../api/models.js';
 import { useList } from '../api/queries.js';
+import { countOf } from '../api/resources.js';
 import type { Measure } from '../api/types.js';
 import { formatMeasured } from '../charts/measures.js';
 import { findScalars, joinPath, keysOf, valueAt } from '../lib/paths.js';
@@ -29,7 +30,8 @@ export function Streams() {
 }
 
 /** The streams of one device, with a column for each measure of its model, else for each value of the last stream. */
-export function DeviceStreams({ device: { id_developer: id, id_model } }: { device: Device }) {
+export function DeviceStreams({ device }: { device: Device }) {
+  const { id_developer: id, id_model } = device;
   const path = pathOf('devices', id, 'streams');
   const model = useModel(id_model);
   const measures = model.data?.measures;
@@ -40,18 +42,30 @@ export function DeviceStreams({ device: { id_developer: id, id_model } }: { devi
   const requested = useMemo(() => columnsOf(JSON.parse(described)), [described]);
   if (model.isLoading || last.isLoading) return <Loading height="24rem" />;
   const values = requested.length === 0 ? ['data'] : requested.slice(0, max_shown).map(({ field }) => field);
+  const { stream_retention_days: days = model.data?.stream_retention_days } = device;
+  const { summary_retention_days: summary_days = model.data?.summary_retention_days } = device;
   return (
-    <ObjectTable
-      caption="Streams"
-      template="/devices/{device_id_developer}/streams/"
-      path={path}
-      columns={['at', '_t', ...values, 'created_at']}
-      requested={requested}
-      sorting={{ sort: 'at', order: '-1' }}
-      refetch_ms={refresh_ms}
-      empty="This device has not sent anything yet."
-    />
+    <>
+      <p className="help">
+        Streams are kept {describeRetention(days)}, hourly summaries {describeRetention(summary_days)}.
+      </p>
+      <ObjectTable
+        caption="Streams"
+        template="/devices/{device_id_developer}/streams/"
+        path={path}
+        columns={['at', '_t', ...values, 'created_at']}
+        requested={requested}
+        sorting={{ sort: 'at', order: '-1' }}
+        refetch_ms={refresh_ms}
+        empty="This device has not sent anything yet."
+      />
+    </>
   );
+}
+
+/** Says how long something is kept (`reference/streams.md#1010-retention`). @param days of the device, else of its model */
+function describeRetention(days: number | undefined): string {
+  return days === undefined ? 'as long as the service is set to' : `for ${countOf({ noun: 'day' }, days)}`;
 }
 
 function columnsOf(measures: readonly Measure[]): RequestedColumn[] {

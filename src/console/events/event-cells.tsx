@@ -2,14 +2,14 @@ import './events.css';
 import { type Entry, findTypeByName, shownStatusOf } from '../api/resources.js';
 import { labelOf } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';
-import { StatusBadge, Value } from '../ui/value.js';
+import { SeverityBadge, StatusBadge, Value } from '../ui/value.js';
 
-/** A link to the object of an event, unless it is of a type without a page, or gone. */
+/** A link to the object of an event, of an alarm to its device, unless it is of a type without a page, or gone. */
 function EventSubject({ entry }: { entry: Entry }) {
-  const type = findTypeByName(entry.resource);
+  const plural = entry.resource === 'alarm' ? 'devices' : findTypeByName(entry.resource)?.plural;
   const id = String(entry.id_developer ?? '');
   const isGone = String(entry.type).endsWith('.deleted');
-  return type === undefined || isGone ? id : <ObjectLink plural={type.plural} id={id} />;
+  return plural === undefined || isGone ? id : <ObjectLink plural={plural} id={id} />;
 }
 
 interface EventDataProps {
@@ -18,9 +18,9 @@ interface EventDataProps {
   isWithoutStatus?: boolean;
 }
 
-/** Details of an event: both statuses, the fields that were changed, or its data as they are. */
+/** Details of an event: an alarm, both statuses, the fields that were changed, or its data as they are. */
 export function EventData({ entry: { data }, isWithoutStatus }: EventDataProps) {
-  const { from, to, changed, ...rest } = (data ?? {}) as Entry;
+  const { from, to, changed, severity, rule, ...rest } = (data ?? {}) as Entry;
   const badgeOf = (status: string, other: string) =>
     isWithoutStatus === undefined && status === 'no_status' && other === 'disconnected' ? (
       <span className="badge">Sends data, no status</span>
@@ -32,6 +32,12 @@ export function EventData({ entry: { data }, isWithoutStatus }: EventDataProps) 
       <span className="transition">
         {badgeOf(from, to)} → {badgeOf(to, from)}
       </span>
+    );
+  if (typeof severity === 'string' && typeof rule === 'string')
+    return (
+      <>
+        <SeverityBadge severity={severity} /> <ObjectLink plural="alarmrules" id={rule} />
+      </>
     );
   if (Array.isArray(changed) && changed.length > 0) return changed.map((field) => labelOf(String(field))).join(', ');
   const texts = Object.values(rest).filter((value) => typeof value === 'string');

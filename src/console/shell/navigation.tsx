@@ -1,3 +1,4 @@
+import '../ui/tabs.css';
 import { Link, useLocation } from '@tanstack/react-router';
 import { pageSettings } from '../api/page-settings.js';
 import { useSession } from '../api/session.js';

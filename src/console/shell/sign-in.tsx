@@ -1,3 +1,4 @@
+import '../forms/form.css';
 import { type SubmitEvent, useEffect, useRef, useState } from 'react';
 import { keyStore, storeKey } from '../api/key-store.js';
 import { pageSettings } from '../api/page-settings.js';

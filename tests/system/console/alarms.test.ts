@@ -275,6 +275,9 @@ describeInBrowser('alarms', () => {
     expect(await storedOf('Valve')).toEqual([['Overpressure@demo', 'closed', undefined, 'admin', 'admin']]);
     await press(page, 'Alarms and events');
     await page.getByRole('row', { name: /critical.*closed/ }).waitFor();
+    await ctx.show('events?resource=alarm');
+    const raised = page.getByRole('row', { name: /alarm\.raised Valve – critical Overpressure$/ }).first();
+    await raised.getByRole('link', { name: 'Valve', exact: true }).waitFor();
   });
 
   it('a key that may only read is offered no answer', async () => {

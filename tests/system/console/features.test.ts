@@ -269,6 +269,12 @@ describeInBrowser('a view', () => {
       .getByRole('link', { name: '1 Disconnected' })
       .waitFor();
     await page.getByText('3 devices with a place').waitFor();
+    const room_px = await page.evaluate(`(() => {
+      const map = document.querySelector('.map-preview');
+      const bottomOf = (element) => element.getBoundingClientRect().bottom;
+      return bottomOf(map.closest('.panel')) - bottomOf(map.lastElementChild);
+    })()`);
+    expect(room_px).toBeGreaterThan(0);
     await page.getByRole('region', { name: 'Devices' }).getByRole('link', { name: 'Silent' }).waitFor();
     expect(new URL(page.url()).searchParams.get('at')).toBe('groups/Hall@demo');
   });
@@ -370,6 +376,12 @@ describeInBrowser('a view', () => {
     expect(await findAxeViolations(page)).toEqual([]);
     await ctx.show('devices/Fan%40demo?tab=streams');
     await page.getByRole('row', { name: / str 900 / }).waitFor();
+    const kept = page.getByText(/^Streams are kept/);
+    expect(await kept.textContent()).toBe(
+      'Streams are kept as long as the service is set to, hourly summaries as long as the service is set to.',
+    );
+    await ctx.service.send('PUT', '/devices/Fan@demo/', { stream_retention_days: 30 });
+    await kept.filter({ hasText: 'for 30 days' }).waitFor();
   });
 
   it('measures of a model are rows of a form', async () => {
