@@ -7,7 +7,7 @@ import { useLive } from '../api/live.js';
 import { pageSettings } from '../api/page-settings.js';
 import { useApiMutation } from '../api/queries.js';
 import { useSession } from '../api/session.js';
-import { Button, Command } from '../ui/button.js';
+import { Button, Command, Toggle } from '../ui/button.js';
 import { Failure, Panel } from '../ui/page.js';
 import { Time } from '../ui/value.js';
 import { generatePassword, saveCredentials } from './credentials.js';
@@ -141,15 +141,9 @@ function SendPanel({ device: { id_developer: id }, login }: { device: Device; lo
       <fieldset className="row choices">
         <legend className="hidden">Program</legend>
         {snippets.map(({ name }) => (
-          <button
-            key={name}
-            type="button"
-            className="toggle"
-            aria-pressed={name === shown?.name}
-            onClick={() => setChosen(name)}
-          >
+          <Toggle key={name} isOn={name === shown?.name} onChange={() => setChosen(name)}>
             {name}
-          </button>
+          </Toggle>
         ))}
       </fieldset>
       <Command text={shown?.text ?? ''} />

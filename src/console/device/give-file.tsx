@@ -13,7 +13,6 @@ import { SchemaForm, type Values } from '../forms/form.js';
 import { toBase64 } from '../lib/encode.js';
 import { Select } from '../ui/choice.js';
 import { Dialog } from '../ui/dialog.js';
-import { Failure } from '../ui/page.js';
 import { type ConfigCount, config_counts_path, joinCounts, many_configs_path, max_counts } from './config-rows.js';
 
 const retry_ms = 1000;
@@ -73,7 +72,7 @@ export function GiveFileDialog({ filters, chosen, onClose }: GiveFileProps) {
         <ConfirmForm
           text={String(preview.matched)}
           submitLabel="Give"
-          isBusy={carryOut.isPending}
+          mutation={carryOut}
           onConfirm={() => carryOut.mutate(preview)}
           onCancel={onClose}
         >
@@ -82,7 +81,6 @@ export function GiveFileDialog({ filters, chosen, onClose }: GiveFileProps) {
             {preview.file && ', which is stored for those that do not have it'}.
           </p>
           <FirstRows type={device} filters={filters} body={undefined} />
-          <Failure error={carryOut.error} />
         </ConfirmForm>
       )}
     </Dialog>

@@ -95,7 +95,7 @@ export function SendToAllDialog({ filters, onClose }: { filters: Query; onClose(
         <ConfirmForm
           text={String(preview.matched)}
           submitLabel="Send"
-          isBusy={carryOut.isPending}
+          mutation={carryOut}
           onConfirm={() => carryOut.mutate(preview)}
           onCancel={onClose}
         >
@@ -103,7 +103,6 @@ export function SendToAllDialog({ filters, onClose }: { filters: Query; onClose(
             <strong>{countOf(noun, preview.matched)}</strong> {preview.matched === 1 ? 'gets' : 'get'} the command{' '}
             {String(preview.body.name)}.
           </p>
-          <Failure error={carryOut.error} />
         </ConfirmForm>
       ) : (
         <Answers sent={sent} total={carryOut.data?.count ?? preview.matched} error={follow.error} onClose={onClose} />

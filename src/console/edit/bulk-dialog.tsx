@@ -11,7 +11,6 @@ import type { Values } from '../forms/form.js';
 import { formatNumber } from '../lib/format.js';
 import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
-import { Failure } from '../ui/page.js';
 import { Progress, useCancellation } from '../ui/progress.js';
 import { Table } from '../ui/table.js';
 import { Value } from '../ui/value.js';
@@ -116,6 +115,7 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
           text={String(preview.matched)}
           submitLabel={kind === 'delete' ? 'Delete' : 'Change'}
           isDangerous={kind === 'delete'}
+          mutation={carryOut}
           onConfirm={() => carryOut.mutate(preview)}
           onCancel={onClose}
         >
@@ -123,7 +123,6 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
             <strong>{countOf(type, preview.matched)}</strong> {preview.matched === 1 ? 'matches' : 'match'}.
           </p>
           <FirstRows type={type} filters={filters} body={preview.body} />
-          <Failure error={carryOut.error} />
         </ConfirmForm>
       )}
     </Dialog>

@@ -2,14 +2,15 @@ import { type ReactNode, type SubmitEvent, useEffect, useId, useRef, useState } 
 import { findTypeByName } from '../api/resources.js';
 import { formatNumber } from '../lib/format.js';
 import { FormActions } from '../ui/button.js';
-import { Facts } from '../ui/page.js';
+import { Facts, Failure } from '../ui/page.js';
 
 interface ConfirmFormProps {
   /** The text to type: a name, or a number. */
   text: string;
   submitLabel: string;
   isDangerous?: boolean;
-  isBusy?: boolean;
+  /** What is done once it is confirmed. */
+  mutation: { error: unknown; isPending: boolean };
   onConfirm(): void;
   onCancel(): void;
   children: ReactNode;
@@ -17,7 +18,8 @@ interface ConfirmFormProps {
 
 /** A form that is complete once the name or the number of what it changes has been typed. */
 export function ConfirmForm({ text, submitLabel, onConfirm, onCancel, children, ...rest }: ConfirmFormProps) {
-  const { isDangerous, isBusy = false } = rest;
+  const { isDangerous, mutation } = rest;
+  const { error, isPending } = mutation;
   const isNumber = /^\d+$/.test(text);
   const [typed, setTyped] = useState('');
   const input = useId();
@@ -31,6 +33,7 @@ export function ConfirmForm({ text, submitLabel, onConfirm, onCancel, children, 
   return (
     <form className="form" onSubmit={submit}>
       {children}
+      <Failure error={error} />
       <div className="field">
         <label htmlFor={input}>Type {isNumber ? `the number (${text})` : 'the name'} to confirm</label>
         <input
@@ -45,9 +48,9 @@ export function ConfirmForm({ text, submitLabel, onConfirm, onCancel, children, 
       <FormActions
         label={submitLabel}
         kind={isDangerous ? 'danger' : 'primary'}
-        disabled={typed !== text || isBusy}
+        disabled={typed !== text || isPending}
         onCancel={onCancel}
-        cancelLabel={isBusy ? 'Close' : 'Cancel'}
+        cancelLabel={isPending ? 'Close' : 'Cancel'}
       />
     </form>
   );

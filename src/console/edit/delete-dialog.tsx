@@ -5,7 +5,7 @@ import type { StatusAnswer } from '../api/interface.js';
 import { useApiMutation } from '../api/queries.js';
 import type { ResourceType, StoredObject } from '../api/resources.js';
 import { Dialog } from '../ui/dialog.js';
-import { Failure, Loaded } from '../ui/page.js';
+import { Loaded } from '../ui/page.js';
 import { Progress } from '../ui/progress.js';
 import { ConfirmForm, DeletedCounts } from './confirm.js';
 
@@ -42,7 +42,7 @@ export function DeleteDialog({ type, object: { id_developer, name }, onClose, on
         text={name}
         submitLabel="Delete"
         isDangerous
-        isBusy={remove.isPending}
+        mutation={remove}
         onConfirm={remove.mutate}
         onCancel={onClose}
       >
@@ -52,7 +52,6 @@ export function DeleteDialog({ type, object: { id_developer, name }, onClose, on
         <Loaded of={preview} height="4rem">
           {({ details }) => <DeletedCounts counts={details} />}
         </Loaded>
-        <Failure error={remove.error} />
         {remove.isPending && <Progress label="Deleting: the service completes this, also if you close this dialog." />}
       </ConfirmForm>
     </Dialog>

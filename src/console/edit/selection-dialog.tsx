@@ -110,6 +110,7 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
           text={String(objects.length)}
           submitLabel={title}
           isDangerous={kind === 'delete'}
+          mutation={carryOut}
           onConfirm={() => carryOut.mutate(step.body)}
           onCancel={onClose}
         >

@@ -1,5 +1,5 @@
 import './shell.css';
-import { useIsFetching, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useLocation } from '@tanstack/react-router';
 import { lazy, Suspense, useEffect, useMemo, useState } from 'react';
 import { AlarmNotices } from '../alarms/notices.js';
@@ -107,7 +107,6 @@ function Frame() {
           <span className="brand-name">Device platform</span>
         </Link>
         <Search />
-        <Activity />
         <ThemeChoice />
         <Menu label={self.username}>
           <p className="muted">
@@ -128,12 +127,6 @@ function Frame() {
       <AlarmNotices />
     </div>
   );
-}
-
-/** Shows that something is being read, without moving anything. */
-function Activity() {
-  const count = useIsFetching();
-  return <span className={count > 0 ? 'activity busy' : 'activity'} aria-hidden="true" />;
 }
 
 /** Says what a key is for that can read no list, in place of views that would all fail. */
