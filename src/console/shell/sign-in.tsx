@@ -50,7 +50,7 @@ export function SignIn() {
               onChange={({ target }) => setKey(target.value)}
               aria-describedby="key-help"
             />
-            <p className="help" id="key-help">
+            <p className="muted" id="key-help">
               The first start of the service prints one. It is kept until this tab is closed.
             </p>
           </div>

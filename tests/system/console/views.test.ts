@@ -179,6 +179,7 @@ describeInBrowser('every view', () => {
   it('the sign-in: no violation in light and dark', async () => {
     const page = await ctx.openNewTab('', null);
     await waitForView(page);
+    await page.getByText('The first start of the service prints one.').waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
   });
 });
