@@ -39,13 +39,16 @@ export function findPort(server: SocketServer): number | undefined {
   return typeof address === 'object' && address !== null ? address.port : undefined;
 }
 
+/** Connections that wait to be accepted: of all devices after a restart. The system may allow fewer. */
+const max_unaccepted = 4096;
+
 /** Listens on a port. @returns the port, which 0 leaves to the system @throws StartError naming `variable` and HOST */
 export async function listen(
   server: SocketServer,
   { host, port }: Pick<Config, 'host' | 'port'>,
   variable = 'PORT',
 ): Promise<number> {
-  server.listen(port, host);
+  server.listen({ port, host, backlog: max_unaccepted });
   try {
     await once(server, 'listening');
   } catch (error) {

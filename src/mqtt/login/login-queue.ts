@@ -29,7 +29,36 @@ interface QueuedLogin {
   leave(reason: string): void;
 }
 
-const defaultLimits: Limits = { max_running: 32, max_queued: 1000, max_queued_per_user: 100, max_wait_ms: 20_000 };
+const defaultLimits: Limits = { max_running: 32, max_queued: 10_000, max_queued_per_user: 100, max_wait_ms: 20_000 };
+
+/** The logins that wait, by share and by username. */
+function createLoginList() {
+  /** None is empty. */
+  const shares = new Map<string, Set<QueuedLogin>>();
+  const users = new Map<string, number>();
+  let size = 0;
+  return {
+    shares,
+    size: () => size,
+    sizeOfUser: (username: string) => users.get(username) ?? 0,
+    add(login: QueuedLogin): void {
+      const { share, username } = login;
+      shares.set(share, (shares.get(share) ?? new Set()).add(login));
+      users.set(username, (users.get(username) ?? 0) + 1);
+      size++;
+    },
+    remove(login: QueuedLogin): void {
+      const { share, username } = login;
+      const logins = shares.get(share);
+      if (logins?.delete(login) !== true) return;
+      if (logins.size === 0) shares.delete(share);
+      const left = (users.get(username) ?? 0) - 1;
+      if (left > 0) users.set(username, left);
+      else users.delete(username);
+      size--;
+    },
+  };
+}
 
 /** Limits concurrent logins, with fair shares of addresses and usernames. */
 export type LoginQueue = ReturnType<typeof createLoginQueue>;
@@ -45,26 +74,26 @@ export function createLoginQueue(limits: Partial<Limits> = {}) {
     max_per_account: max_running,
     max_waiting: Number.POSITIVE_INFINITY,
   });
-  const queued = new Set<QueuedLogin>();
+  const queued = createLoginList();
 
   /** Evicts the newest login of the largest user of the largest share, unless that is hardly larger than `share`. */
   function makeRoom(share: string): void {
-    if (queued.size < max_queued) return;
-    const shares = groupBy([...queued], (login) => login.share);
-    const largest = findLargest(shares);
-    if (largest.length <= (shares.get(share)?.length ?? 0) + 1) throw new QueueFullError('login queue is full');
-    findLargest(groupBy(largest, ({ username }) => username))
+    if (queued.size() < max_queued) return;
+    const largest = [...queued.shares.values()].reduce((found, logins) => (logins.size >= found.size ? logins : found));
+    if (largest.size <= (queued.shares.get(share)?.size ?? 0) + 1) throw new QueueFullError('login queue is full');
+    const users = [...groupBy([...largest], ({ username }) => username).values()];
+    users
+      .reduce((found, logins) => (logins.length >= found.length ? logins : found))
       .at(-1)
       ?.leave('login queue is full');
   }
 
   async function waitForTurn({ username, signal }: LoginOrigin, share: string): Promise<Release> {
-    const ofUser = [...queued].filter((login) => login.username === username);
-    if (ofUser.length >= max_queued_per_user) throw new QueueFullError('too many logins of a username');
+    if (queued.sizeOfUser(username) >= max_queued_per_user) throw new QueueFullError('too many logins of a username');
     makeRoom(share);
     const left = new AbortController();
     const leave = (reason: string) => {
-      queued.delete(login);
+      queued.remove(login);
       left.abort(new QueueFullError(reason));
     };
     const login: QueuedLogin = { share, username, leave };
@@ -75,7 +104,7 @@ export function createLoginQueue(limits: Partial<Limits> = {}) {
       return await slots.acquire(share, { caller, signal: AbortSignal.any([signal, left.signal]) });
     } finally {
       clearTimeout(timer);
-      queued.delete(login);
+      queued.remove(login);
     }
   }
 
@@ -100,9 +129,4 @@ function shareOf(address: string): string {
   if (!ipaddr.isValid(address)) return address;
   const parsed = ipaddr.process(address);
   return parsed instanceof ipaddr.IPv6 ? parsed.parts.slice(0, 4).join(':') : parsed.toString();
-}
-
-/** @returns the last one of equally large groups */
-function findLargest<Item>(groups: ReadonlyMap<string, readonly Item[]>): readonly Item[] {
-  return [...groups.values()].reduce((largest, group) => (group.length >= largest.length ? group : largest), []);
 }
