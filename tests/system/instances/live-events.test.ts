@@ -85,7 +85,7 @@ it('refuses what is malformed, in the format that is asked for', async () => {
     const { status, body } = await api.get(path, headers);
     return [status, body.code, body.details];
   };
-  const after = 'must be the id of an event';
+  const after = 'must be the id of an event, or 0';
   expect(await problem('/events/live/?max=1')).toEqual([400, 4004, { max: 'unknown parameter' }]);
   expect(await problem('/events/live/?after=12')).toEqual([400, 4004, { after }]);
   expect(await problem('/events/live/', { 'Last-Event-ID': 'zz' })).toEqual([400, 4004, { 'Last-Event-ID': after }]);
