@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { createCertificate } from '../../support/certificates.js';
+import { itWithMosquitto } from '../../support/mosquitto.js';
 import { findFreePort, openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
 
 /** The commands of docs/operations.md#tls, as they are written there. */
@@ -79,7 +80,7 @@ it('replaces it by one of certbot, which the running service uses', async () => 
   await waitUntil(async () => (await readName()) === 'renewed');
 });
 
-it('makes an authority, and a certificate with which a device sends', async () => {
+itWithMosquitto('makes an authority, and a certificate with which a device sends', async () => {
   await service.stop();
   run(own);
   run(authority);

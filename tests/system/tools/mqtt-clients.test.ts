@@ -1,12 +1,10 @@
-import { execFile, spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { itWithMosquitto } from '../../support/mosquitto.js';
 import { type GivenDevice, type MqttService, password, startMqtt } from '../../support/mqtt.js';
 
 const execute = promisify(execFile);
-const isInstalled = spawnSync('mosquitto_pub', ['--help']).error === undefined;
-if (!isInstalled) process.stderr.write('skipped: mosquitto_pub is not installed\n');
-const itWithMosquitto = isInstalled ? it : it.skip;
 
 let mqtt: MqttService;
 let device: GivenDevice;
