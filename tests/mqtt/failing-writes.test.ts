@@ -140,6 +140,45 @@ it.each(['written', 'lost'] as const)(
   },
 );
 
+it('closes a connection whose PUBREL is not recorded, and answers it when it comes again', async () => {
+  const device = await acme.device(['seen/#']);
+  const [received, release] = [encodePacket(0x50, id(1)), encodePacket(0x62, id(1))];
+  const first = await connect(device.username, 'release');
+  first.socket.write(encodePublish('seen/x', 2, 1));
+  expect((await first.bytes(8)).subarray(4)).toEqual(received);
+  failing.add('mqtt_received');
+  first.socket.write(release);
+  await first.closed;
+  failing.clear();
+  const second = await connect(device.username, 'release');
+  second.socket.write(release);
+  expect((await second.bytes(8)).subarray(4)).toEqual(encodePacket(0x70, id(1)));
+  second.socket.destroy();
+});
+
+it('closes a connection whose PUBREC is not recorded, and sends the message again', async () => {
+  const device = await acme.device(['seen/#']);
+  const publisher = await mqtt.connect(device.username, { clientId: 'to a lasting one' });
+  const first = await connect(device.username, 'receive');
+  first.socket.write(encodePacket(0x82, id(1), encodeString('seen/#'), Buffer.from([2])));
+  await first.bytes(9);
+  await publisher.publish('seen/x', 'text', { qos: 2 });
+  // PUBLISH: its header, topic, packet id and payload
+  const sent = (await first.bytes(9 + 16)).subarray(9);
+  const packet_id = sent.subarray(10, 12);
+  failing.add('mqtt_queue');
+  first.socket.write(encodePacket(0x50, packet_id));
+  await first.closed;
+  failing.clear();
+  const second = await connect(device.username, 'receive');
+  const again = (await second.bytes(4 + 16)).subarray(4);
+  expect([again[0], again.subarray(1)]).toEqual([(sent[0] ?? 0) | 0x08, sent.subarray(1)]);
+  second.socket.write(encodePacket(0x50, packet_id));
+  expect((await second.bytes(24)).subarray(20)).toEqual(encodePacket(0x62, packet_id));
+  second.socket.destroy();
+  await publisher.end();
+});
+
 it('closes a connection whose retained message is not stored, though a session waits for it, and publishes no such will', async () => {
   const device = await acme.device(['seen/#']);
   const lasting = await connect(device.username, 'lasting');

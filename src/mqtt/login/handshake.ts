@@ -184,6 +184,8 @@ function openSession(
     await outbox.ended;
     sessions.delete(session);
     metrics.connections(sessions.size);
+    // what the client has sent ends before it may send it again: of QoS 2, both would be handed over
+    await session.publishQueue;
     await Promise.all([session.queue?.close(), session.endWill()]);
   }
 }

@@ -252,7 +252,8 @@ async function expectNothingLost(): Promise<void> {
     expect([_t, twice]).toEqual([_t, []]);
   }
   const texts = () => lasting.messages.map(({ text }) => text);
-  await waitUntil(() => acknowledged.every((tag) => texts().includes(tag)));
+  const findMissing = () => acknowledged.filter((tag) => !texts().includes(tag));
+  await waitFor(findMissing, (missing) => missing.length === 0);
   expect(texts().filter((tag) => tag.endsWith('2') && texts().indexOf(tag) !== texts().lastIndexOf(tag))).toEqual([]);
 }
 
