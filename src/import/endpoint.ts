@@ -98,7 +98,7 @@ export function importEndpoints({ yieldTurn, log, ingest }: ImportDeps): Endpoin
 }
 
 /**
- * Takes the memory of an import. An account that has none waits for others, whose imports may be too slow to keep theirs.
+ * Takes the memory of an import. An account without any waits until other accounts give some back.
  * @throws AppError overloaded (5033)
  */
 async function takeMemory(imports: Shares, ctx: RequestContext): Promise<Release> {

@@ -13,7 +13,7 @@ export const streamLine = { ...streamWithDevice, legacy: {} };
 /** A stream to import. */
 interface StreamItem {
   entry: Entry;
-  /** Of two lines with one key the second is left out. */
+  /** The second of two lines with one key is left out. */
   key: string | undefined;
 }
 

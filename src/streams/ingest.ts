@@ -58,7 +58,7 @@ interface Options {
 }
 
 const batch_entries = 2000;
-/** What a stream may wait for others, so that fewer and larger batches are written. */
+/** Time that a stream waits for others, so that fewer and larger batches are written. */
 const max_wait_ms = 20;
 /** Streams of all accounts that are not answered yet; more would be answered too late. */
 const max_unanswered = 100_000;

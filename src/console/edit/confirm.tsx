@@ -9,7 +9,7 @@ interface ConfirmFormProps {
   text: string;
   submitLabel: string;
   isDangerous?: boolean;
-  /** What is done once it is confirmed. */
+  /** Runs once it is confirmed. */
   mutation: { error: unknown; isPending: boolean };
   onConfirm(): void;
   onCancel(): void;

@@ -14,7 +14,7 @@ function EventSubject({ entry }: { entry: Entry }) {
 
 interface EventDataProps {
   entry: Entry;
-  /** Whether the device has never sent a status; undefined: not known. */
+  /** True if the device has never sent a status; undefined: not known. */
   isWithoutStatus?: boolean;
 }
 

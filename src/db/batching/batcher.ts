@@ -20,7 +20,7 @@ interface Limits<Job> {
   bytesOf?: (job: Job) => number;
   /** Concurrent batches, if enough jobs are queued for more than one. */
   maxInFlight: number;
-  /** How long a small batch waits for jobs of other senders; default: not at all. */
+  /** Time that a small batch waits for jobs of other senders; default: none. */
   maxWait_ms?: number;
   /** Account of a job: each has a line of its own, and the lines take turns. Default: one line for all. */
   accountOf?: (job: Job) => string;
@@ -87,7 +87,7 @@ async function settleBatch<Job>(batch: readonly QueuedJob<Job>[], commit: Commit
 /**
  * Group commit: jobs that arrive while batches are in flight form the next batch, filled from the lines of the accounts in
  * turns. With `maxWait_ms`, a batch also waits until as many jobs are there as arrived in time before, and one more whenever
- * others arrived during a batch: a sender that waits for its answer is alone, and waits for nobody. A job rejects with its
+ * others arrived during a batch: a sender that waits for each answer is alone, and does not wait. A job rejects with its
  * own error in the result of `commit`, or with the failure of the whole batch.
  */
 export function createBatcher<Job>(commit: Commit<Job>, limits: Limits<Job>): Submit<Job> {
