@@ -68,11 +68,11 @@ export function openClient(session: Session, deps: ClientDeps) {
   const host: Host<Origin> = {
     write: outbox.push,
     publish: (packet) => handlePublish(session, packet),
-    release: async (packet_id) => (await endUnlessStored(session.received?.release(packet_id))) ?? false,
+    release: async (packet_id) => (await endUnlessStored(() => session.received?.release(packet_id))) ?? false,
     subscribe: (packet, granted) => subscriptions.subscribe(packet, granted),
     unsubscribe: (filters) => subscriptions.unsubscribe(filters),
     async received(packet_id, { origin }) {
-      if (isOfQueue(origin)) await endUnlessStored(session.queue?.receive(origin, packet_id));
+      if (isOfQueue(origin)) await endUnlessStored(() => session.queue?.receive(origin, packet_id));
     },
     acknowledged({ origin }) {
       if (isOfQueue(origin)) session.queue?.remove(origin);
@@ -124,9 +124,9 @@ export function openClient(session: Session, deps: ClientDeps) {
   });
 
   /** The client sends PUBREC and PUBREL again on its next connection, and would wait for an answer on this one. */
-  async function endUnlessStored<Result>(storing: Promise<Result> | undefined): Promise<Result | undefined> {
+  async function endUnlessStored<Result>(store: () => Promise<Result> | undefined): Promise<Result | undefined> {
     try {
-      return await storing;
+      return await store();
     } catch (error) {
       rules.failed(error);
       session.end(reasons.busy);
