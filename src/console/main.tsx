@@ -3,8 +3,8 @@ import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
+import { createQueryClient } from './api/hooks.js';
 import { pageSettings } from './api/page-settings.js';
-import { createQueryClient } from './api/queries.js';
 import { finishSignIn } from './api/sign-in.js';
 import { createConsoleRouter } from './router.js';
 

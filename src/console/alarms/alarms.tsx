@@ -1,4 +1,3 @@
-import { pathOf } from '../api/client.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Page } from '../ui/page.js';
 import { Tabs } from '../ui/tabs.js';
@@ -21,11 +20,6 @@ export function Alarms() {
   );
 }
 
-/** The alarms of a device, with those that are closed. */
-export function AlarmsOfDevice({ id }: { id: string }) {
-  return <AllAlarms template="/devices/{device_id_developer}/alarms/" path={pathOf('devices', id, 'alarms')} />;
-}
-
 interface AllAlarmsProps {
   template: string;
   path?: string;
@@ -33,7 +27,8 @@ interface AllAlarmsProps {
   columns?: readonly string[];
 }
 
-function AllAlarms({ template, path = template, columns = [] }: AllAlarmsProps) {
+/** Alarms of the account or of a device, with those that are closed. */
+export function AllAlarms({ template, path = template, columns = [] }: AllAlarmsProps) {
   const { rowAction, dialog } = useAnswers();
   return (
     <>

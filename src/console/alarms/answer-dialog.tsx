@@ -1,21 +1,21 @@
 import { type ReactNode, useCallback, useState } from 'react';
 import { pathOf, request } from '../api/client.js';
+import { useApiMutation, useSession } from '../api/hooks.js';
 import type { Alarm } from '../api/interface.js';
-import { useApiMutation } from '../api/queries.js';
 import { countOf, type Entry } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { findChanges } from '../edit/changes.js';
 import { runEach } from '../edit/run-each.js';
 import { SchemaForm, type Values } from '../forms/form.js';
+import { labelOf } from '../lib/format.js';
 import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
+import { keyOf } from './worst-alarms.js';
 
 const alarm_path = '/alarms/{alarm_id}/';
 
 /** Answers of people to alarms. */
 type AnswerKind = 'acknowledged' | 'closed';
 const answerLabels = { acknowledged: 'Acknowledge', closed: 'Close' } as const;
-const doneLabels = { acknowledged: 'Acknowledged', closed: 'Closed' } as const;
 
 interface Answers {
   /** The buttons for one alarm; undefined: the key may not change alarms. */
@@ -29,35 +29,28 @@ interface Answers {
 /** Lets people acknowledge and close alarms. The dialog is outside of the rows, which may disappear while it is open. */
 export function useAnswers(): Answers {
   const { can } = useSession();
-  const [asked, setAsked] = useState<AnswerDialogProps>();
-  const rowAction = useCallback((entry: Entry | Alarm) => {
-    const alarm = entry as Alarm;
-    const ask = (kind: AnswerKind) => setAsked({ alarms: [alarm], kind, onClose: () => setAsked(undefined) });
-    return (
-      <span className="row">
-        {kindsFor(alarm).map((kind) => (
-          <Button key={kind} of={`${alarm.device}, ${alarm.rule}`} onClick={() => ask(kind)}>
-            {answerLabels[kind]}…
-          </Button>
-        ))}
-      </span>
+  const [asked, setAsked] = useState<Omit<AnswerDialogProps, 'onClose'>>();
+  const buttonsFor = useCallback((alarms: readonly Alarm[], of?: string) => {
+    const show = (kind: AnswerKind) => (
+      <Button key={kind} label={`${answerLabels[kind]}…`} of={of} onClick={() => setAsked({ alarms, kind })} />
     );
+    return kindsFor(alarms).map(show);
   }, []);
+  const rowAction = useCallback(
+    (entry: Entry | Alarm) => <span className="row">{buttonsFor([entry as Alarm], keyOf(entry as Alarm))}</span>,
+    [buttonsFor],
+  );
   return {
     rowAction: can('PUT', alarm_path) ? rowAction : undefined,
-    buttonsFor: (alarms) =>
-      (['acknowledged', 'closed'] as const).map((kind) => (
-        <Button key={kind} onClick={() => setAsked({ alarms, kind, onClose: () => setAsked(undefined) })}>
-          {answerLabels[kind]}…
-        </Button>
-      )),
-    dialog: asked && <AnswerDialog {...asked} />,
+    buttonsFor,
+    dialog: asked && <AnswerDialog {...asked} onClose={() => setAsked(undefined)} />,
   };
 }
 
-function kindsFor({ state }: Alarm): AnswerKind[] {
-  if (state === 'active') return ['acknowledged', 'closed'];
-  return state === 'acknowledged' ? ['closed'] : [];
+/** The answers that are left to give to some of these alarms. */
+function kindsFor(alarms: readonly Alarm[]): AnswerKind[] {
+  if (alarms.some(({ state }) => state === 'active')) return ['acknowledged', 'closed'];
+  return alarms.some(({ state }) => state === 'acknowledged') ? ['closed'] : [];
 }
 
 interface AnswerDialogProps {
@@ -78,7 +71,7 @@ function AnswerDialog({ alarms, kind, onClose }: AnswerDialogProps) {
   const initial = isSingle ? { note: alarm.note } : {};
   const answer = useApiMutation({
     run: (values: Values) => putEach(alarms, { state: kind, ...findChanges(initial, values, ['note']) }),
-    message: () => `${doneLabels[kind]} ${count}.`,
+    message: () => `${labelOf(kind)} ${count}.`,
     onDone: onClose,
   });
   return (
@@ -107,11 +100,7 @@ async function putEach(alarms: readonly Alarm[], body: Values): Promise<void> {
   };
   const [alarm, ...others] = alarms;
   if (alarm !== undefined && others.length === 0) return put(alarm);
-  const { failed } = await runEach(alarms, put, {
-    nameOf: ({ device, rule }) => `${device}, ${rule}`,
-    signal: new AbortController().signal,
-    onProgress: () => undefined,
-  });
+  const { failed } = await runEach(alarms, put, { nameOf: keyOf });
   const [failure] = failed;
   if (failure === undefined) return;
   throw new Error(`${failed.length} of ${alarms.length} could not be changed. ${failure.name}: ${failure.reason}`);

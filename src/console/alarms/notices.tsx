@@ -1,8 +1,8 @@
 import { useCallback, useEffect, useRef } from 'react';
+import { useSession } from '../api/hooks.js';
 import type { Alarm } from '../api/interface.js';
 import { useLive } from '../api/live.js';
 import { countOf } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { announce } from '../lib/announcements.js';
 import { createStore, useStore } from '../lib/store.js';
 import { Toggle } from '../ui/button.js';
@@ -27,11 +27,7 @@ export function NoticeChoice() {
     if (answer !== 'granted') announce('New alarms are only heard: the browser shows no notifications of this page.');
   }
   if (!useSession().can('GET', feed)) return null;
-  return (
-    <Toggle isOn={isOn} onChange={(isWanted) => void change(isWanted)}>
-      Notify me of new alarms
-    </Toggle>
-  );
+  return <Toggle label="Notify me of new alarms" isOn={isOn} onChange={(isWanted) => void change(isWanted)} />;
 }
 
 /** Plays a sound and shows a notification when alarms are raised, in all views, and while the tab is hidden. */

@@ -1,16 +1,14 @@
 import { Link } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
 import { pathOf } from '../api/client.js';
+import { useList, useSession } from '../api/hooks.js';
 import type { Alarm } from '../api/interface.js';
-import { useList } from '../api/queries.js';
 import { countOf, severities } from '../api/resources.js';
-import { useSession } from '../api/session.js';
-import type { ListAnswer } from '../api/types.js';
 import { formatNumber } from '../lib/format.js';
 import { Button } from '../ui/button.js';
 import { Loaded, Panel } from '../ui/page.js';
-import { Table } from '../ui/table.js';
-import { columnsOf, ReadAt } from '../ui/value.js';
+import { columnsOf, Table } from '../ui/table.js';
+import { ReadAt } from '../ui/value.js';
 import { useAnswers } from './answer-dialog.js';
 import { keyOf, max_shown, open_states, refetch_ms, renderAlarm, useOldest } from './worst-alarms.js';
 
@@ -30,27 +28,23 @@ export function OpenAlarms() {
       {() => (
         <>
           <AlarmTable alarms={lists.flatMap(({ result }) => result)} />
-          <Others lists={lists} />
+          {lists.map(({ total_documents: total }, index) => {
+            const severity = severities[index];
+            if (total <= max_shown) return null;
+            // those for which the table has no room
+            return (
+              <p key={severity}>
+                <Link to="/alarms" search={{ tab: 'all', severity, state: open_states, sort: 'raised_at', order: '1' }}>
+                  All {formatNumber(total)} open alarms of severity {severity}
+                </Link>
+              </p>
+            );
+          })}
           <ReadAt at_ms={Math.min(...answers.map(({ dataUpdatedAt }) => dataUpdatedAt))} />
         </>
       )}
     </Loaded>
   );
-}
-
-/** Links to the alarms for which the table has no room. */
-function Others({ lists }: { lists: readonly ListAnswer<Alarm>[] }) {
-  return lists.map(({ total_documents: total }, index) => {
-    const severity = severities[index];
-    if (total <= max_shown) return null;
-    return (
-      <p key={severity}>
-        <Link to="/alarms" search={{ tab: 'all', severity, state: open_states, sort: 'raised_at', order: '1' }}>
-          All {formatNumber(total)} open alarms of severity {severity}
-        </Link>
-      </p>
-    );
-  });
 }
 
 /** The open alarms of a device; nothing without any. */
@@ -101,9 +95,7 @@ function AlarmTable({ alarms, isOfDevice = false }: AlarmTableProps) {
         <section className="row card floating selection-bar" aria-label="Selected alarms">
           <p role="status">{countOf({ noun: 'alarm' }, chosen.length)} selected</p>
           {buttonsFor(chosen)}
-          <Button kind="quiet" onClick={() => setSelected(new Set())}>
-            Clear
-          </Button>
+          <Button label="Clear" kind="quiet" onClick={() => setSelected(new Set())} />
         </section>
       )}
       {dialog}

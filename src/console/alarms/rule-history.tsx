@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { lazy, Suspense } from 'react';
 import { pathOf, request } from '../api/client.js';
-import { useModel } from '../api/models.js';
+import { useModel } from '../api/hooks.js';
 import type { Entry } from '../api/resources.js';
 import type { Series } from '../charts/series.js';
 import { thresholdsOf } from '../charts/thresholds.js';
@@ -55,11 +55,8 @@ export function RuleHistory({ rule, device: { id_developer: id, name, id_model }
       {(series) => (
         <>
           <p>
-            At{' '}
-            <ObjectLink plural="devices" id={id}>
-              {name}
-            </ObjectLink>{' '}
-            it would have been raised <strong>{timesOf(countIn(series))}</strong> since yesterday.
+            At <ObjectLink plural="devices" id={id} label={name} /> it would have been raised{' '}
+            <strong>{timesOf(countIn(series))}</strong> since yesterday.
           </p>
           <Suspense fallback={<Loading height="12rem" />}>
             <Plots

@@ -1,8 +1,6 @@
 import { useMutation } from '@tanstack/react-query';
 import { type Query, request } from '../api/client.js';
-import { countOf, type Entry } from '../api/resources.js';
-import { queryOfScope } from '../api/rule-scope.js';
-import type { ListAnswer } from '../api/types.js';
+import { countOf, deviceType, type Entry, type ListAnswer, queryOfScope } from '../api/resources.js';
 import { type Condition, combine, isComplete, type Judged, judge } from '../lib/conditions.js';
 import { formatNumber } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';
@@ -12,7 +10,6 @@ import { RuleHistory } from './rule-history.js';
 
 const max_judged = 1000;
 const max_named = 20;
-const noun = { noun: 'device' };
 
 type Device = Judged & { id_developer: string; name: string; id_model?: string };
 
@@ -64,9 +61,7 @@ export function RulePreview({ rule }: { rule: Entry }) {
     <fieldset>
       <legend>Preview</legend>
       <div className="row">
-        <Button disabled={!isReady || preview.isPending} onClick={() => preview.mutate()}>
-          Which devices now?
-        </Button>
+        <Button label="Which devices now?" disabled={!isReady || preview.isPending} onClick={() => preview.mutate()} />
         {!isReady && <p className="help">Complete the conditions first.</p>}
       </div>
       <Failure error={preview.error} />
@@ -84,18 +79,16 @@ function Outcome({ preview: { total, judged, alarmed, unclear } }: { preview: Pr
     <>
       <p>
         <strong>
-          {formatNumber(alarmed.length)} of {countOf(noun, judged)}
+          {formatNumber(alarmed.length)} of {countOf(deviceType, judged)}
         </strong>{' '}
         would be in alarm now.
         {judged < total && ` The other ${formatNumber(total - judged)} that it covers were not looked at.`}
-        {unclear > 0 && ` ${countOf(noun, unclear)} cannot be told: the last stream has not all of the paths.`}
+        {unclear > 0 && ` ${countOf(deviceType, unclear)} cannot be told: the last stream has not all of the paths.`}
       </p>
       <ul className="row">
         {alarmed.slice(0, max_named).map(({ id_developer: id, name }) => (
           <li key={id}>
-            <ObjectLink plural="devices" id={id}>
-              {name}
-            </ObjectLink>
+            <ObjectLink plural="devices" id={id} label={name} />
           </li>
         ))}
         {alarmed.length > max_named && <li>and {formatNumber(alarmed.length - max_named)} more</li>}

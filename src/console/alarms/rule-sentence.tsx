@@ -1,11 +1,7 @@
 import { useId, useState } from 'react';
 import type { Schema } from '../api/document.js';
-import { useModels } from '../api/models.js';
-import { useList } from '../api/queries.js';
-import { statuses, statusLabels } from '../api/resources.js';
-import { scopeFields } from '../api/rule-scope.js';
-import { useSession } from '../api/session.js';
-import type { Measure } from '../api/types.js';
+import { useList, useModels, useSession } from '../api/hooks.js';
+import { type Measure, scopeFields, statuses, statusLabels } from '../api/resources.js';
 import { findMeasuredPaths } from '../charts/measured-paths.js';
 import { SchemaField } from '../forms/fields.js';
 import type { Values } from '../forms/form.js';
@@ -73,21 +69,20 @@ export function RuleSentence({ rule, schema, errors, onChange }: SentenceProps) 
           />
           {conditions.length > 1 && (
             <Button
+              label="Remove"
               of={`condition ${index + 1}`}
               onClick={() => {
                 setRemovals(removals + 1);
                 change(conditions.toSpliced(index, 1));
               }}
-            >
-              Remove
-            </Button>
+            />
           )}
           <Messages errors={errors} of={`conditions.${index}`} />
         </fieldset>
       ))}
       <Messages errors={{ conditions: errors.conditions ?? '' }} of="conditions" />
       <div>
-        <Button onClick={() => change([...conditions, beginnings.value ?? {}])}>Add condition</Button>
+        <Button label="Add condition" onClick={() => change([...conditions, beginnings.value ?? {}])} />
       </div>
       <div className="row">
         <label htmlFor={id}>for</label>
@@ -199,10 +194,9 @@ function PathChoice({ paths, value, onChange }: PathChoiceProps) {
       aria-label="Path"
       value={value}
       options={[...paths.map(({ path, name = path }) => [path, name] as const), [other, other]]}
+      empty="choose…"
       onChange={(path) => (path === other ? type('') : onChange(path))}
-    >
-      <option value="">choose…</option>
-    </Select>
+    />
   );
 }
 
@@ -215,13 +209,12 @@ function Scope({ rule, schema, errors, onChange }: SentenceProps) {
         aria-label="Where"
         value={field}
         options={scopeFields.map((name) => [name, `the ${labelOf(name).toLowerCase()}`])}
+        empty="all devices"
         onChange={(chosen) => {
           setField(chosen);
           onChange(Object.fromEntries(scopeFields.map((name) => [name, undefined])));
         }}
-      >
-        <option value="">all devices</option>
-      </Select>
+      />
       {field !== '' && (
         <SchemaField
           name={field}

@@ -1,13 +1,12 @@
 import { Link } from '@tanstack/react-router';
+import { type Counts, type Freshness, useCount, useCounts, useList, useSession } from '../api/hooks.js';
 import type { Alarm } from '../api/interface.js';
-import { type Counts, type Freshness, useCount, useCounts, useList } from '../api/queries.js';
 import { type Entry, severities } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { formatNumber } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';
 import { Loading, Panel } from '../ui/page.js';
-import { Table } from '../ui/table.js';
-import { columnsOf, SeverityBadge } from '../ui/value.js';
+import { columnsOf, Table } from '../ui/table.js';
+import { SeverityBadge } from '../ui/value.js';
 
 const template = '/alarms/';
 export const open_states = 'active,acknowledged';

@@ -1,4 +1,6 @@
+import { focusManager } from '@tanstack/react-query';
 import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { wait } from '../lib/wait.js';
 import { type Query, send } from './client.js';
 import { isTemporary, RequestError } from './errors.js';
 import { type LiveMessage, readMessages } from './event-stream.js';
@@ -22,7 +24,8 @@ export function useLive(
   { isInBackground = false }: LiveOptions = {},
 ): boolean {
   const [isConnected, setConnected] = useState(false);
-  const isPaused = useSyncExternalStore(listenToVisibility, () => document.hidden) && !isInBackground;
+  const isHidden = useSyncExternalStore(focusManager.subscribe, () => !focusManager.isFocused());
+  const isPaused = isHidden && !isInBackground;
   const latest = useRef(onMessage);
   const last = useRef<Position>({});
   useEffect(() => {
@@ -45,11 +48,6 @@ export function useLive(
     };
   }, [path, search, isOn, isPaused]);
   return isConnected;
-}
-
-function listenToVisibility(listener: () => void): () => void {
-  document.addEventListener('visibilitychange', listener);
-  return () => document.removeEventListener('visibilitychange', listener);
 }
 
 /** The last message of a feed, after which it continues. */
@@ -91,14 +89,4 @@ async function follow(
     onConnection(false);
     await wait(reconnect_ms, signal);
   }
-}
-
-function wait(time_ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, time_ms);
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
 }

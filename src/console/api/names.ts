@@ -1,9 +1,8 @@
 import { useQueries } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { request } from './client.js';
-import type { StoredObject } from './resources.js';
-import { useSession } from './session.js';
-import type { ListAnswer } from './types.js';
+import { useSession } from './hooks.js';
+import type { ListAnswer, StoredObject } from './resources.js';
 
 /** Types of which an account has few objects; those of devices are too many to read them all. */
 const namedTypes: readonly string[] = ['projects', 'services', 'groups', 'assets', 'models'];

@@ -87,7 +87,7 @@ export async function renewTokens({ session, refresh_token = '' }: Tokens): Prom
 function toTokens({ id_token, access_token, refresh_token }: oauth.TokenEndpointResponse, session: string): Tokens {
   const bearer = chooseBearer([id_token, access_token], claim);
   const issued_at_ms = Date.now();
-  const { exp = 0, iat = issued_at_ms / 1000 } = readPayload(bearer) as { exp?: number; iat?: number };
+  const { exp = 0, iat = issued_at_ms / 1000 } = readPayload(bearer);
   const tokens = { session, bearer, issued_at_ms, lifetime_ms: (exp - iat) * 1000 };
   return refresh_token === undefined ? tokens : { ...tokens, refresh_token };
 }

@@ -14,11 +14,11 @@ export interface ResourceType {
   object_path: string;
   /** Columns of its list unless the address names others. */
   columns: readonly string[];
-  /** Types below it, with the field by which they name their parent. */
-  children: readonly { plural: string; field: string }[];
+  /** Types directly below it. */
+  children: readonly ResourceType[];
 }
 
-function defineType(name: string, columns: readonly string[], children: ResourceType['children']): ResourceType {
+function defineType(name: string, columns: readonly string[], ...children: ResourceType[]): ResourceType {
   const plural = `${name}s`;
   return {
     name,
@@ -32,31 +32,30 @@ function defineType(name: string, columns: readonly string[], children: Resource
   };
 }
 
+const device_columns = ['status', 'type', 'id_group', 'id_asset', 'last_stream_at', 'stream_due_at'];
+export const deviceType = defineType('device', device_columns);
+const assetType = defineType('asset', ['id_group', 'description', 'enabled'], deviceType);
+const groupType = defineType('group', ['id_service', 'description', 'enabled'], assetType, deviceType);
+const serviceType = defineType('service', ['id_project', 'description', 'enabled'], groupType);
+const projectType = defineType('project', ['id_customer', 'description', 'enabled'], serviceType);
+const modelType = defineType('model', ['description', 'enabled'], deviceType);
+
 /** From the top of the hierarchy down. */
-export const resourceTypes: readonly ResourceType[] = [
-  defineType('project', ['id_customer', 'description', 'enabled'], [{ plural: 'services', field: 'id_project' }]),
-  defineType('service', ['id_project', 'description', 'enabled'], [{ plural: 'groups', field: 'id_service' }]),
-  defineType(
-    'group',
-    ['id_service', 'description', 'enabled'],
-    [
-      { plural: 'assets', field: 'id_group' },
-      { plural: 'devices', field: 'id_group' },
-    ],
-  ),
-  defineType('asset', ['id_group', 'description', 'enabled'], [{ plural: 'devices', field: 'id_asset' }]),
-  defineType('device', ['status', 'type', 'id_group', 'id_asset', 'last_stream_at', 'stream_due_at'], []),
-  defineType('model', ['description', 'enabled'], [{ plural: 'devices', field: 'id_model' }]),
-];
+export const resourceTypes = [projectType, serviceType, groupType, assetType, deviceType, modelType] as const;
+
+/** The field by which objects name the one of this type that they belong to. */
+export function fieldFor({ name }: ResourceType): string {
+  return `id_${name}`;
+}
 
 const alarmrule: ResourceType = {
-  ...defineType('alarmrule', ['severity', 'conditions', 'for', 'enabled'], []),
+  ...defineType('alarmrule', ['severity', 'conditions', 'for', 'enabled']),
   title: 'Alarm rules',
   noun: 'alarm rule',
 };
 
 const savedFilter: ResourceType = {
-  ...defineType('filter', ['query', 'description'], []),
+  ...defineType('filter', ['query', 'description']),
   title: 'Saved filters',
   noun: 'saved filter',
 };
@@ -82,6 +81,12 @@ export function countOf({ noun }: Pick<ResourceType, 'noun'>, count: number): st
   return `${formatNumber(count)} ${count === 1 ? noun : `${noun}s`}`;
 }
 
+/** One page of a list. */
+export interface ListAnswer<T> {
+  total_documents: number;
+  result: T[];
+}
+
 /** An object as lists and pages have it. */
 export type Entry = Readonly<Record<string, unknown>>;
 
@@ -99,9 +104,9 @@ export const severities = ['critical', 'warning', 'info'] as const satisfies Ala
 export type OpenAlarms = Readonly<Record<Alarm['severity'], number>>;
 
 /** Describes open alarms in words, the worst first, such as "2 critical, 1 info". */
-export function describeAlarms(alarms: OpenAlarms): string {
-  const open = severities.filter((severity) => alarms[severity] > 0);
-  return open.map((severity) => `${formatNumber(alarms[severity])} ${severity}`).join(', ');
+export function describeAlarms(alarms: Partial<OpenAlarms>): string {
+  const open = severities.filter((severity) => alarms[severity]);
+  return open.map((severity) => `${formatNumber(alarms[severity] ?? 0)} ${severity}`).join(', ');
 }
 
 export type DeviceStatus = Device['status'];
@@ -135,4 +140,45 @@ export function shownStatusOf({ status, last_status_at }: Partial<Device> | Entr
 export function filtersOfStatus(status: ShownStatus): Readonly<Record<string, string>> {
   if (status === 'data_only') return { status: 'no_status', sort: 'status_due_at' };
   return { status, ...(status === 'no_status' && { _t: 'sta' }) };
+}
+
+/** A value that devices of a model send, as the model describes it. */
+export interface Measure {
+  path: string;
+  name?: string;
+  unit?: string;
+  decimals?: number;
+  type?: 'number' | 'text' | 'boolean';
+  min?: number;
+  max?: number;
+  /** Lists of devices are filtered and sorted by it. */
+  filter?: boolean;
+}
+
+/** The part of a model that describes its devices. */
+export interface Model {
+  id_developer: string;
+  measures?: readonly Measure[];
+  properties?: Readonly<Record<string, unknown>>;
+  stream_retention_days?: number;
+  summary_retention_days?: number;
+}
+
+/** The fields that name the devices which a rule covers; at most one is set. */
+export const scopeFields: readonly string[] = [
+  'id_model',
+  'id_project',
+  'id_service',
+  'id_group',
+  'id_asset',
+  'id_device',
+  'filter',
+];
+
+/** Builds the filters of the devices that an alarm rule covers; none if it covers all. */
+export function queryOfScope(rule: Entry): Readonly<Record<string, string>> {
+  const scope = scopeFields.filter((field) => typeof rule[field] === 'string' && rule[field] !== '');
+  return Object.fromEntries(
+    scope.map((field) => [field === 'id_device' ? 'id_developer' : field, String(rule[field])]),
+  );
 }

@@ -1,14 +1,10 @@
+import { decodeJwt, type JWTPayload } from 'jose';
 import { valueAt } from '../lib/paths.js';
 
 /** Reads the payload of a JWT. @returns an empty object if it is none */
-export function readPayload(token: string): Readonly<Record<string, unknown>> {
+export function readPayload(token: string): JWTPayload {
   try {
-    const [, payload = ''] = token.split('.');
-    const bytes = Uint8Array.from(atob(payload.replaceAll('-', '+').replaceAll('_', '/')), (sign) =>
-      sign.charCodeAt(0),
-    );
-    const value: unknown = JSON.parse(new TextDecoder().decode(bytes));
-    return typeof value === 'object' && value !== null ? { ...value } : {};
+    return decodeJwt(token);
   } catch {
     return {};
   }

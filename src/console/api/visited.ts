@@ -11,16 +11,7 @@ export interface Place {
 }
 
 /** The objects whose pages were shown in this tab, the last one first. */
-export const visitedStore = createStore<readonly Place[]>(readStored());
-
-function readStored(): Place[] {
-  try {
-    const stored: unknown = JSON.parse(sessionStorage.getItem(item) ?? '[]');
-    return Array.isArray(stored) ? (stored as Place[]) : [];
-  } catch {
-    return [];
-  }
-}
+export const visitedStore = createStore(JSON.parse(sessionStorage.getItem(item) ?? '[]') as readonly Place[]);
 
 /** Puts an object before those that were visited earlier. */
 export function noteVisited(place: Place): void {

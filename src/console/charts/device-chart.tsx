@@ -1,13 +1,11 @@
-import { useModel } from '../api/models.js';
-import type { Measure } from '../api/types.js';
 import './chart.css';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { lazy, Suspense } from 'react';
 import { pathOf, request } from '../api/client.js';
+import { useList, useModel, useSession } from '../api/hooks.js';
 import type { Device, Stream } from '../api/interface.js';
 import { useLive } from '../api/live.js';
-import { useList } from '../api/queries.js';
-import { useSession } from '../api/session.js';
+import type { Measure } from '../api/resources.js';
 import { formatNumber } from '../lib/format.js';
 import { valueAt } from '../lib/paths.js';
 import { useAddress } from '../ui/address.js';
@@ -17,7 +15,7 @@ import { Time } from '../ui/value.js';
 import { useMarks } from './marks.js';
 import { findMeasure, findPaths, isCounter } from './measures.js';
 import { bucketsOf, max_paths, type Series } from './series.js';
-import { type Span, SpanChoice, spanOf, ZoneChoice, zoneOf } from './span.js';
+import { type Span, SpanChoice, spanOf, zoneOf } from './span.js';
 import { useThresholds } from './thresholds.js';
 
 const Plots = lazy(() => import('./plots.js').then(({ Plots: component }) => ({ default: component })));
@@ -49,15 +47,7 @@ export function DeviceChart({ device }: { device: Device }) {
   });
   if (!can('GET', template)) return null;
   return (
-    <Panel
-      title="Measurements"
-      actions={
-        <>
-          <SpanChoice device={device} />
-          <ZoneChoice device={device} />
-        </>
-      }
-    >
+    <Panel title="Measurements" actions={<SpanChoice device={device} />}>
       <Loaded of={latest} height="22rem">
         {({ result: streams }) => {
           const [last] = streams;
@@ -66,12 +56,15 @@ export function DeviceChart({ device }: { device: Device }) {
           const chosen = search.fields?.split(',').filter((path) => path !== '') ?? chooseByDefault(paths, streams);
           return (
             <>
-              <PathChoice
-                paths={paths}
-                chosen={chosen}
-                measures={measures}
-                onChange={(fields) => setSearch({ fields: fields.join(',') }, { replace: true })}
-              />
+              <fieldset className="row choices">
+                <legend className="hidden">Fields</legend>
+                <CheckBoxes
+                  options={[...new Set([...paths, ...chosen])].map((path) => [path, findMeasure(measures, path).name])}
+                  chosen={chosen}
+                  isFull={chosen.length >= max_paths}
+                  onChange={(fields) => setSearch({ fields: fields.join(',') }, { replace: true })}
+                />
+              </fieldset>
               {chosen.length > 0 && (
                 <Charts
                   device={device}
@@ -94,27 +87,6 @@ function chooseByDefault(paths: readonly string[], streams: readonly Stream[]): 
     streams.map(({ data }) => valueAt(data, path)).filter((value) => typeof value === 'number');
   const measured = paths.filter((path) => !isCounter(valuesOf(path)));
   return (measured.length > 0 ? measured : paths).slice(0, max_default_paths);
-}
-
-interface PathChoiceProps {
-  paths: readonly string[];
-  chosen: readonly string[];
-  measures: readonly Measure[];
-  onChange(paths: string[]): void;
-}
-
-function PathChoice({ paths, chosen, measures, onChange }: PathChoiceProps) {
-  return (
-    <fieldset className="row choices">
-      <legend className="hidden">Fields</legend>
-      <CheckBoxes
-        options={[...new Set([...paths, ...chosen])].map((path) => [path, findMeasure(measures, path).name])}
-        chosen={chosen}
-        isFull={chosen.length >= max_paths}
-        onChange={onChange}
-      />
-    </fieldset>
-  );
 }
 
 interface ChartsProps {

@@ -1,9 +1,8 @@
 import { pathOf } from '../api/client.js';
+import { useList, useSession } from '../api/hooks.js';
 import type { Alarm, Device } from '../api/interface.js';
 import { shortenId } from '../api/names.js';
-import { useList } from '../api/queries.js';
 import { type Entry, shownStatusOf, statusLabels } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 
 /** Something that happened to a device, marked in its charts. */
 export interface Mark {

@@ -1,6 +1,5 @@
 import type { ReactNode } from 'react';
-import type { Entry } from '../api/resources.js';
-import type { Measure, Model } from '../api/types.js';
+import type { Entry, Measure, Model } from '../api/resources.js';
 import { normalizePath, valueAt } from '../lib/paths.js';
 import { Time } from '../ui/value.js';
 import { formatMeasured } from './measures.js';

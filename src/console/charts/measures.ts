@@ -1,5 +1,5 @@
 import type { Stream } from '../api/interface.js';
-import type { Measure } from '../api/types.js';
+import type { Measure } from '../api/resources.js';
 import { formatNumber } from '../lib/format.js';
 import { normalizePath } from '../lib/paths.js';
 import { findNumberPaths } from './series.js';

@@ -1,6 +1,6 @@
 import { useId, useState } from 'react';
 import type { Stream } from '../api/interface.js';
-import type { Measure } from '../api/types.js';
+import type { Measure } from '../api/resources.js';
 import { formatNumber, formatTime } from '../lib/format.js';
 import { normalizePath, valueAt } from '../lib/paths.js';
 import { SeverityBadge, Time } from '../ui/value.js';

@@ -1,7 +1,7 @@
-import type { Measure } from '../api/types.js';
 import 'uplot/dist/uPlot.min.css';
 import { useEffect, useRef } from 'react';
 import UPlot, { type AlignedData, type Options } from 'uplot';
+import type { Measure } from '../api/resources.js';
 import { formatNumber } from '../lib/format.js';
 import { useScheme } from '../ui/theme.js';
 import { drawAlarms, drawEvents, drawThresholds } from './drawing.js';

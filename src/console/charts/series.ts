@@ -1,5 +1,5 @@
 import type { SeriesMetadata } from '../api/interface.js';
-import type { ListAnswer } from '../api/types.js';
+import type { ListAnswer } from '../api/resources.js';
 import { findScalars } from '../lib/paths.js';
 
 /** One bucket of a series. */

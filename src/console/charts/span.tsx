@@ -41,7 +41,7 @@ export function zoneOf({ zone }: Search, { time_zone }: Device): string {
   return zone === 'device' && isKnownZone(time_zone) ? time_zone : browserZone;
 }
 
-export function ZoneChoice({ device }: { device: Device }) {
+function ZoneChoice({ device }: { device: Device }) {
   const [search, setSearch] = useAddress();
   const zone = zoneOf(search, device);
   if (device.time_zone === browserZone || !isKnownZone(device.time_zone)) return <span className="muted">{zone}</span>;
@@ -58,6 +58,7 @@ export function ZoneChoice({ device }: { device: Device }) {
   );
 }
 
+/** Chooses the times of charts, and their zone. */
 export function SpanChoice({ device }: { device: Device }) {
   const [search, setSearch] = useAddress();
   const zone = zoneOf(search, device);
@@ -72,10 +73,9 @@ export function SpanChoice({ device }: { device: Device }) {
         aria-label="Time span"
         value={isCustom(search) ? 'custom' : Object.hasOwn(spans, search.span ?? '') ? search.span : ''}
         options={spanOptions}
+        empty="Latest data"
         onChange={choose}
-      >
-        <option value="">Latest data</option>
-      </Select>
+      />
       {isCustom(search) && (
         <>
           {(['from', 'to'] as const).map((name) => (
@@ -90,9 +90,10 @@ export function SpanChoice({ device }: { device: Device }) {
               }
             />
           ))}
-          <Button onClick={() => choose(search.span ?? '')}>Zoom out</Button>
+          <Button label="Zoom out" onClick={() => choose(search.span ?? '')} />
         </>
       )}
+      <ZoneChoice device={device} />
     </>
   );
 }

@@ -1,10 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
 import { request } from '../api/client.js';
+import { useSession } from '../api/hooks.js';
 import type { Alarm, Device } from '../api/interface.js';
-import { type Entry, severities } from '../api/resources.js';
-import { queryOfScope } from '../api/rule-scope.js';
-import { useSession } from '../api/session.js';
-import type { ListAnswer } from '../api/types.js';
+import { type Entry, type ListAnswer, queryOfScope, severities } from '../api/resources.js';
 import type { Condition } from '../lib/conditions.js';
 
 /** A value beyond which an alarm rule that covers the device has a condition met. */

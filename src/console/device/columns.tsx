@@ -1,5 +1,5 @@
 import { useMemo } from 'react';
-import { useModels } from '../api/models.js';
+import { useModels } from '../api/hooks.js';
 import { type OpenAlarms, shownStatusOf } from '../api/resources.js';
 import { fieldOf, findMeasuredPaths, lastValueOf, type MeasuredPath } from '../charts/measured-paths.js';
 import { useNow } from '../lib/clock.js';

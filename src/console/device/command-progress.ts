@@ -1,5 +1,6 @@
 import { request } from '../api/client.js';
-import type { ListAnswer } from '../api/types.js';
+import type { ListAnswer } from '../api/resources.js';
+import { wait } from '../lib/wait.js';
 
 /** An event of a command, as the log has it. */
 export interface CommandEvent {
@@ -62,7 +63,7 @@ export async function followCommands(
     last = result.at(-1)?.id ?? last;
     sent = applyEvents(sent, result, request_id);
     onProgress(sent);
-    if (result.length < page_size) await new Promise((resolve) => setTimeout(resolve, poll_ms));
+    if (result.length < page_size) await wait(poll_ms, signal);
     signal.throwIfAborted();
   }
 }

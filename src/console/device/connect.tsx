@@ -2,11 +2,10 @@ import './connect.css';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
+import { useApiMutation, useSession } from '../api/hooks.js';
 import type { Device, StatusAnswer } from '../api/interface.js';
 import { useLive } from '../api/live.js';
 import { pageSettings } from '../api/page-settings.js';
-import { useApiMutation } from '../api/queries.js';
-import { useSession } from '../api/session.js';
 import { Button, Command, Toggle } from '../ui/button.js';
 import { Failure, Panel } from '../ui/page.js';
 import { Time } from '../ui/value.js';
@@ -47,7 +46,7 @@ function Light({ device: { id_developer, last_stream_at, last_status_at } }: { d
   });
   const last = Math.max(last_stream_at ?? 0, last_status_at ?? 0);
   return (
-    <p role="status" className={last > 0 ? 'light on' : 'light'}>
+    <p role="status" className={last > 0 ? 'row light on' : 'row light'}>
       {last > 0 ? (
         <span>
           Connected: last message <Time seconds={last} />
@@ -92,14 +91,19 @@ function LoginPanel({ device: { id_developer, name }, login, onLogin }: LoginPan
         </p>
         <div className="row">
           {can('POST', '/apikeys/') && (
-            <Button kind="primary" disabled={createKey.isPending} onClick={() => createKey.mutate()}>
-              Create a key for this device
-            </Button>
+            <Button
+              label="Create a key for this device"
+              kind="primary"
+              disabled={createKey.isPending}
+              onClick={() => createKey.mutate()}
+            />
           )}
           {hasBroker && (
-            <Button disabled={createCredentials.isPending} onClick={() => createCredentials.mutate()}>
-              Create MQTT credentials
-            </Button>
+            <Button
+              label="Create MQTT credentials"
+              disabled={createCredentials.isPending}
+              onClick={() => createCredentials.mutate()}
+            />
           )}
         </div>
         {!can('POST', '/apikeys/') && <p className="muted">Keys are created by a key of the scope admin.</p>}
@@ -141,9 +145,7 @@ function SendPanel({ device: { id_developer: id }, login }: { device: Device; lo
       <fieldset className="row choices">
         <legend className="hidden">Program</legend>
         {snippets.map(({ name }) => (
-          <Toggle key={name} isOn={name === shown?.name} onChange={() => setChosen(name)}>
-            {name}
-          </Toggle>
+          <Toggle key={name} label={name} isOn={name === shown?.name} onChange={() => setChosen(name)} />
         ))}
       </fieldset>
       <Command text={shown?.text ?? ''} />

@@ -1,17 +1,15 @@
 import './configs.css';
 import { useQueries } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import { useReducer, useState } from 'react';
 import { pathOf, request, send } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
-import { useApiMutation } from '../api/queries.js';
+import { useApiMutation, useSession } from '../api/hooks.js';
 import type { Entry } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { compareLines, max_diff_lines } from '../lib/compare.js';
 import { toBase64 } from '../lib/encode.js';
 import { ObjectTable } from '../lists/object-table.js';
-import { Button } from '../ui/button.js';
+import { Button, LinkButton } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
 import { startDownload } from '../ui/download.js';
 import { Failure, Loading, Panel } from '../ui/page.js';
@@ -43,11 +41,7 @@ export function DeviceConfigs({ id }: { id: string }) {
     <div className="stack">
       <Panel
         title="Configuration files"
-        actions={
-          <Button disabled={selected.size !== 2} onClick={() => setComparing(true)}>
-            Compare two
-          </Button>
-        }
+        actions={<Button label="Compare two" disabled={selected.size !== 2} onClick={() => setComparing(true)} />}
       >
         <ObjectTable
           caption="Configuration files"
@@ -62,18 +56,21 @@ export function DeviceConfigs({ id }: { id: string }) {
             const of = `${entry.name} ${entry.version}`;
             return (
               <span className="row">
-                <Button of={of} onClick={() => startDownload(file)}>
-                  Download
-                </Button>
+                <Button label="Download" of={of} onClick={() => startDownload(file)} />
                 {can('GET', config_counts_path) && (
-                  <Link to="/configs" search={{ config: String(entry.name) }} className="button">
-                    Fleet<span className="hidden"> {entry.name as string}</span>
-                  </Link>
+                  <LinkButton
+                    to="/configs"
+                    search={{ config: String(entry.name) }}
+                    label="Fleet"
+                    of={String(entry.name)}
+                  />
                 )}
                 {can('PUT', `${template}{file_name}/desired/`) && (
-                  <Button of={of} onClick={() => deliver.mutate(entry)}>
-                    {entry.desired === true ? 'Take back' : 'Make desired'}
-                  </Button>
+                  <Button
+                    label={entry.desired === true ? 'Take back' : 'Make desired'}
+                    of={of}
+                    onClick={() => deliver.mutate(entry)}
+                  />
                 )}
               </span>
             );
@@ -166,7 +163,7 @@ function Difference({ before, after }: { before: string; after: string }) {
   if (lines.every(({ kind }) => kind === 'same')) return <p>Both have the same text.</p>;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-    <pre className="diff" tabIndex={0}>
+    <pre className="card diff" tabIndex={0}>
       {lines.map(({ kind, text }, index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other identity
         <span key={index} className={kind}>{`${marks[kind]} ${text}\n`}</span>

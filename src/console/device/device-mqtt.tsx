@@ -1,7 +1,7 @@
 import { useReducer } from 'react';
 import { pathOf, request } from '../api/client.js';
-import { useApiMutation } from '../api/queries.js';
-import { useSession } from '../api/session.js';
+import { useApiMutation, useSession } from '../api/hooks.js';
+import { CreateForm } from '../forms/create-form.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Button } from '../ui/button.js';
@@ -58,17 +58,13 @@ function Credentials({ id }: { id: string }) {
 }
 
 function Topics({ path }: { path: string }) {
-  const { bodyOf, can } = useSession();
-  const [round, startOver] = useReducer((count: number) => count + 1, 0);
-  const add = useApiMutation({ run: (body: Values) => request('POST', path, { body }), onDone: startOver });
+  const { can } = useSession();
   const remove = useApiMutation({
     run: (name: string) => request('DELETE', path, { body: { name } }),
     announcesFailure: true,
   });
   const renderDelete = ({ name }: Values) => (
-    <Button of={String(name)} onClick={() => remove.mutate(String(name))}>
-      Delete
-    </Button>
+    <Button label="Delete" of={String(name)} onClick={() => remove.mutate(String(name))} />
   );
   return (
     <Panel title="Topics">
@@ -81,9 +77,7 @@ function Topics({ path }: { path: string }) {
         rowAction={can('DELETE', topics_template) ? renderDelete : undefined}
         empty="None but its own two."
       />
-      {can('POST', topics_template) && (
-        <SchemaForm key={round} schema={bodyOf('POST', topics_template)} submitLabel="Add topic" mutation={add} />
-      )}
+      {can('POST', topics_template) && <CreateForm path={path} template={topics_template} submitLabel="Add topic" />}
     </Panel>
   );
 }

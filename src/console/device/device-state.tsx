@@ -1,11 +1,10 @@
 import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
-import { useApiMutation, useGet } from '../api/queries.js';
-import { useSession } from '../api/session.js';
-import { findChanges, type Values } from '../edit/changes.js';
-import { ConflictDialog } from '../edit/conflict.js';
-import { SchemaForm } from '../forms/form.js';
+import { useGet, useSession } from '../api/hooks.js';
+import { findChanges } from '../edit/changes.js';
+import { useVersionedSave } from '../edit/conflict.js';
+import { SchemaForm, type Values } from '../forms/form.js';
 import { Button } from '../ui/button.js';
 import { Loaded, Panel } from '../ui/page.js';
 import { type Column, Table } from '../ui/table.js';
@@ -28,7 +27,7 @@ export function DeviceStateView({ id }: { id: string }) {
             title="State"
             actions={
               can('PATCH', state_template) &&
-              edited === undefined && <Button onClick={() => setEdited(state)}>Edit desired state</Button>
+              edited === undefined && <Button label="Edit desired state" onClick={() => setEdited(state)} />
             }
           >
             <StateTable state={state} />
@@ -81,42 +80,30 @@ function Difference({ mark, reason }: StateRow) {
   );
 }
 
-interface Edit {
-  from: DeviceState;
-  to: unknown;
-}
-
-interface Collision {
-  theirs: DeviceState;
-  changes: Values;
-}
-
 /** The part of the desired state that people write; files have a path of their own. */
 const writtenPartOf = ({ desired: { configs: _, ...written } }: DeviceState): Values => written;
 
 /** Edits the desired state as JSON, and sends what was changed with the version that was shown. */
 function EditDesired({ id, base, onClose }: { id: string; base: DeviceState; onClose(): void }) {
-  const [collision, setCollision] = useState<Collision>();
   const path = pathOf('devices', id, 'state');
   const written = writtenPartOf(base);
-  const changesOf = (to: Values) => findChanges(written, to, [...new Set(Object.keys({ ...written, ...to }))]);
-  const save = useApiMutation({
-    async run({ from, to }: Edit): Promise<Collision | undefined> {
-      if (!isObject(to)) throw new RequestError(400, 4003, 'validation error', { desired: 'must be a JSON object' });
-      const body = createMergePatch(writtenPartOf(from), to);
-      try {
-        await request('PATCH', path, { query: { version: from.desired_version }, body });
-        return undefined;
-      } catch (error) {
-        if (!(error instanceof RequestError) || error.code !== 4005) throw error;
-        return { theirs: await request<DeviceState>('GET', path), changes: changesOf(to) };
-      }
+  const { mutation, dialog } = useVersionedSave({
+    base,
+    valuesOf: writtenPartOf,
+    changesOf({ desired = {} }) {
+      if (!isObject(desired))
+        throw new RequestError(400, 4003, 'validation error', { desired: 'must be a JSON object' });
+      return findChanges(written, desired, Object.keys({ ...written, ...desired }), []);
     },
-    message: (collided) => (collided === undefined ? 'The desired state is saved.' : undefined),
-    onDone(collided) {
-      setCollision(collided);
-      if (collided === undefined) onClose();
+    read: () => request<DeviceState>('GET', path),
+    write(changes, onto) {
+      const from = writtenPartOf(onto);
+      const to = Object.entries({ ...from, ...changes }).filter(([, value]) => value !== null);
+      const body = createMergePatch(from, Object.fromEntries(to));
+      return request('PATCH', path, { query: { version: onto.desired_version }, body });
     },
+    message: 'The desired state is saved.',
+    onSaved: onClose,
   });
   return (
     <Panel title="Desired state">
@@ -124,25 +111,10 @@ function EditDesired({ id, base, onClose }: { id: string; base: DeviceState; onC
         schema={{ properties: { desired: { type: 'object', description: 'What the device shall be, as JSON.' } } }}
         initial={{ desired: written }}
         submitLabel="Save"
-        mutation={{ ...save, mutate: ({ desired = {} }) => save.mutate({ from: base, to: desired }) }}
+        mutation={mutation}
         onCancel={onClose}
       />
-      {collision && (
-        <ConflictDialog
-          base={written}
-          theirs={writtenPartOf(collision.theirs)}
-          changes={collision.changes}
-          error={save.error}
-          onClose={() => setCollision(undefined)}
-          onResolve={(changes) => {
-            const merged = Object.entries({ ...writtenPartOf(collision.theirs), ...changes });
-            save.mutate({
-              from: collision.theirs,
-              to: Object.fromEntries(merged.filter(([, value]) => value !== null)),
-            });
-          }}
-        />
-      )}
+      {dialog}
     </Panel>
   );
 }

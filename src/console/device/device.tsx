@@ -1,9 +1,8 @@
 import './device.css';
 import { OpenAlarmsOfDevice } from '../alarms/open-alarms.js';
+import { useModel, useSession } from '../api/hooks.js';
 import type { Device } from '../api/interface.js';
-import { useModel } from '../api/models.js';
 import { type Entry, type StoredObject, shownStatusOf } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { DeviceChart } from '../charts/device-chart.js';
 import { isDeepEqual } from '../lib/compare.js';
 import { formatDistance, formatDuration } from '../lib/format.js';

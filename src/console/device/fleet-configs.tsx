@@ -1,13 +1,12 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Query } from '../api/client.js';
-import { useList } from '../api/queries.js';
-import { useSession } from '../api/session.js';
+import { useList, useSession } from '../api/hooks.js';
 import { formatNumber, labelOf } from '../lib/format.js';
 import { Filters } from '../lists/filters.js';
 import { readFilters } from '../lists/list-query.js';
 import { type Search, useAddress } from '../ui/address.js';
-import { Button } from '../ui/button.js';
+import { Button, LinkButton } from '../ui/button.js';
 import { Loaded, Page } from '../ui/page.js';
 import { type Column, Table } from '../ui/table.js';
 import { ReadAt } from '../ui/value.js';
@@ -39,9 +38,11 @@ export function FleetConfigs() {
     if (version === null || !byStatus.has('refused')) return null;
     const refused = { ...filters, config: name, config_desired: version, config_status: 'refused' };
     return (
-      <Button of={`${name} ${version}`} onClick={() => setGift({ filters: refused, chosen: { name, version } })}>
-        Repeat…
-      </Button>
+      <Button
+        label="Repeat…"
+        of={`${name} ${version}`}
+        onClick={() => setGift({ filters: refused, chosen: { name, version } })}
+      />
     );
   };
   const answer = useList<ConfigCount>(config_counts_path, { ...filters, max: max_counts }, { refetch_ms });
@@ -50,17 +51,14 @@ export function FleetConfigs() {
       title="Configuration files"
       actions={
         <>
-          <Link to="/$plural" params={{ plural: 'devices' }} search={filters} className="button">
-            Open as a list
-          </Link>
+          <LinkButton to="/$plural" params={{ plural: 'devices' }} search={filters} label="Open as a list" />
           {canGive && (
             <Button
+              label="Give a file…"
               disabled={!hasFilter}
               title={hasFilter ? undefined : 'Set a filter first'}
               onClick={() => setGift({ filters })}
-            >
-              Give a file…
-            </Button>
+            />
           )}
         </>
       }

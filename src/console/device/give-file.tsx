@@ -3,14 +3,14 @@ import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { pathOf, type Query, request } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
+import { useApiMutation, useList, useSession } from '../api/hooks.js';
 import type { StatusAnswer } from '../api/interface.js';
-import { useApiMutation, useList } from '../api/queries.js';
-import { countOf, findType } from '../api/resources.js';
-import { useSession } from '../api/session.js';
+import { countOf, deviceType } from '../api/resources.js';
 import { FirstRows } from '../edit/bulk-dialog.js';
 import { ConfirmForm } from '../edit/confirm.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { toBase64 } from '../lib/encode.js';
+import { wait } from '../lib/wait.js';
 import { Select } from '../ui/choice.js';
 import { Dialog } from '../ui/dialog.js';
 import { type ConfigCount, config_counts_path, joinCounts, many_configs_path, max_counts } from './config-rows.js';
@@ -57,7 +57,8 @@ export function GiveFileDialog({ filters, chosen, onClose }: GiveFileProps) {
         throw failure;
       }
     },
-    message: (_, { name, version, matched }) => `${countOf(device, matched)} shall have version ${version} of ${name}.`,
+    message: (_, { name, version, matched }) =>
+      `${countOf(deviceType, matched)} shall have version ${version} of ${name}.`,
     onDone(_, { name }) {
       onClose();
       const others = Object.entries(filters).filter(([parameter]) => !parameter.startsWith('config'));
@@ -77,17 +78,16 @@ export function GiveFileDialog({ filters, chosen, onClose }: GiveFileProps) {
           onCancel={onClose}
         >
           <p>
-            <strong>{countOf(device, preview.matched)}</strong> shall have version {preview.version} of {preview.name}
+            <strong>{countOf(deviceType, preview.matched)}</strong> shall have version {preview.version} of{' '}
+            {preview.name}
             {preview.file && ', which is stored for those that do not have it'}.
           </p>
-          <FirstRows type={device} filters={filters} body={undefined} />
+          <FirstRows type={deviceType} filters={filters} body={undefined} />
         </ConfirmForm>
       )}
     </Dialog>
   );
 }
-
-const device = findType('devices') as NonNullable<ReturnType<typeof findType>>;
 
 /** Stores the file, or makes the version the desired one, if there is `confirm`. @returns the number of matches */
 async function give({ name, version, file }: Gift, query: Query): Promise<number> {
@@ -109,7 +109,7 @@ async function repeat(run: () => Promise<unknown>): Promise<void> {
       return;
     } catch (error) {
       if (!(error instanceof RequestError) || error.code !== 5031 || tries === max_tries) throw error;
-      await new Promise((resolve) => setTimeout(resolve, retry_ms));
+      await wait(retry_ms);
     }
 }
 
@@ -149,10 +149,9 @@ function Choice({ filters, chosen, mutation, onCancel }: ChoiceProps) {
           aria-label="Which file"
           value={picked}
           options={versions.map((other) => [keyOf(other), keyOf(other)])}
+          empty="One to upload"
           onChange={setPicked}
-        >
-          <option value="">One to upload</option>
-        </Select>
+        />
       </span>
       <SchemaForm
         schema={{ ...useSession().bodyOf('POST', many_configs_path), required: ['version'] }}

@@ -1,12 +1,11 @@
-import { Link } from '@tanstack/react-router';
 import { useCallback, useMemo, useState } from 'react';
-import { useSession } from '../api/session.js';
+import { useSession } from '../api/hooks.js';
 import { Filters } from '../lists/filters.js';
 import { readFilters } from '../lists/list-query.js';
 import { type Circle, readCircle, writeCircle } from '../map/circle.js';
 import { MapOfDevices } from '../map/map-preview.js';
 import { useAddress } from '../ui/address.js';
-import { Toggle } from '../ui/button.js';
+import { LinkButton, Toggle } from '../ui/button.js';
 import { Page } from '../ui/page.js';
 
 const max_devices = 200_000;
@@ -31,12 +30,8 @@ export function MapView() {
       title="Map"
       actions={
         <>
-          <Toggle isOn={isDrawing} onChange={setDrawing}>
-            Draw a circle
-          </Toggle>
-          <Link to="/$plural" params={{ plural: 'devices' }} search={filters} className="button">
-            Open as a list
-          </Link>
+          <Toggle label="Draw a circle" isOn={isDrawing} onChange={setDrawing} />
+          <LinkButton to="/$plural" params={{ plural: 'devices' }} search={filters} label="Open as a list" />
         </>
       }
     >

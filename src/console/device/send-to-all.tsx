@@ -2,10 +2,9 @@ import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { type Query, readRequestId, request, send } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
+import { useApiMutation, useSession } from '../api/hooks.js';
 import type { StatusAnswer } from '../api/interface.js';
-import { useApiMutation } from '../api/queries.js';
-import { countOf } from '../api/resources.js';
-import { useSession } from '../api/session.js';
+import { countOf, deviceType } from '../api/resources.js';
 import { ConfirmForm } from '../edit/confirm.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { formatNumber, labelOf } from '../lib/format.js';
@@ -26,7 +25,6 @@ export const all_commands_path = '/devices/commands/';
 /** More commands are sent, and not followed. */
 const max_followed = 100_000;
 const max_named = 20;
-const noun = { noun: 'device' };
 
 interface Preview {
   body: Values;
@@ -73,7 +71,7 @@ export function SendToAllDialog({ filters, onClose }: { filters: Query; onClose(
       );
       return { request_id, after, count };
     },
-    message: ({ count }, { body }) => `Queued ${body.name} for ${countOf(noun, count)}.`,
+    message: ({ count }, { body }) => `Queued ${body.name} for ${countOf(deviceType, count)}.`,
     onDone(queued) {
       if (!isFollowed) return onClose();
       setSent(new Map());
@@ -100,7 +98,7 @@ export function SendToAllDialog({ filters, onClose }: { filters: Query; onClose(
           onCancel={onClose}
         >
           <p>
-            <strong>{countOf(noun, preview.matched)}</strong> {preview.matched === 1 ? 'gets' : 'get'} the command{' '}
+            <strong>{countOf(deviceType, preview.matched)}</strong> {preview.matched === 1 ? 'gets' : 'get'} the command{' '}
             {String(preview.body.name)}.
           </p>
         </ConfirmForm>
@@ -125,7 +123,11 @@ function Answers({ sent, total, error, onClose }: AnswersProps) {
   const failed = [...sent.values()].filter(({ status }) => status === 'failed');
   return (
     <div className="stack">
-      <Progress label={`${formatNumber(answered)} of ${countOf(noun, total)} answered`} value={answered} max={total} />
+      <Progress
+        label={`${formatNumber(answered)} of ${countOf(deviceType, total)} answered`}
+        value={answered}
+        max={total}
+      />
       <Facts
         label="Commands by status"
         entries={commandStatuses.map((status) => [labelOf(status), formatNumber(countOfStatus(status))])}
@@ -145,7 +147,7 @@ function Answers({ sent, total, error, onClose }: AnswersProps) {
       <Failure error={error} />
       <p className="help">Devices answer when they are connected, also after you have closed this dialog.</p>
       <div className="row">
-        <Button onClick={onClose}>Close</Button>
+        <Button label="Close" onClick={onClose} />
       </div>
     </div>
   );

@@ -1,10 +1,8 @@
 import { useMemo } from 'react';
 import { pathOf } from '../api/client.js';
+import { useList, useModel } from '../api/hooks.js';
 import type { Device, Stream } from '../api/interface.js';
-import { useModel } from '../api/models.js';
-import { useList } from '../api/queries.js';
-import { countOf } from '../api/resources.js';
-import type { Measure } from '../api/types.js';
+import { countOf, type Measure } from '../api/resources.js';
 import { formatMeasured } from '../charts/measures.js';
 import { findScalars, joinPath, keysOf, valueAt } from '../lib/paths.js';
 import { ObjectTable, type RequestedColumn } from '../lists/object-table.js';

@@ -1,14 +1,12 @@
 import { useState } from 'react';
 import { type Query, request, send } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
+import { useApiMutation, useList, useModels, useSession } from '../api/hooks.js';
 import type { StatusAnswer } from '../api/interface.js';
-import { useModels } from '../api/models.js';
-import { useApiMutation, useList } from '../api/queries.js';
-import { countOf, type ResourceType, type StoredObject } from '../api/resources.js';
-import { useSession } from '../api/session.js';
-import type { ListAnswer } from '../api/types.js';
+import { countOf, type ListAnswer, type ResourceType, type StoredObject } from '../api/resources.js';
 import type { Values } from '../forms/form.js';
 import { formatNumber } from '../lib/format.js';
+import { wait } from '../lib/wait.js';
 import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
 import { Progress, useCancellation } from '../ui/progress.js';
@@ -81,7 +79,7 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
     const signal = begin();
     const query = { ...filters, max: 1, ...(kind === 'change' && { updated_at_to: at_s }) };
     for (let left = matched, idle_polls = 0; left > 0; ) {
-      await new Promise((resolve) => setTimeout(resolve, poll_ms));
+      await wait(poll_ms, signal);
       signal.throwIfAborted();
       const { total_documents } = await request<ListAnswer<unknown>>('GET', path, { query, signal });
       idle_polls = total_documents < left ? 0 : idle_polls + 1;
@@ -107,7 +105,7 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
           />
           <p className="help">The service completes this, also if you close this dialog.</p>
           <div className="row">
-            <Button onClick={onClose}>Close</Button>
+            <Button label="Close" onClick={onClose} />
           </div>
         </div>
       ) : (

@@ -1,7 +1,7 @@
-import { type ReactNode, type SubmitEvent, useEffect, useId, useRef, useState } from 'react';
+import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
 import { findTypeByName } from '../api/resources.js';
 import { formatNumber } from '../lib/format.js';
-import { FormActions } from '../ui/button.js';
+import { Form, FormActions } from '../ui/button.js';
 import { Facts, Failure } from '../ui/page.js';
 
 interface ConfirmFormProps {
@@ -26,12 +26,8 @@ export function ConfirmForm({ text, submitLabel, onConfirm, onCancel, children, 
   const field = useRef<HTMLInputElement>(null);
   // the button that has led here is gone, and the focus with it
   useEffect(() => field.current?.focus(), []);
-  function submit(event: SubmitEvent): void {
-    event.preventDefault();
-    if (typed === text) onConfirm();
-  }
   return (
-    <form className="form" onSubmit={submit}>
+    <Form className="form" onSubmit={() => typed === text && onConfirm()}>
       {children}
       <Failure error={error} />
       <div className="field">
@@ -52,7 +48,7 @@ export function ConfirmForm({ text, submitLabel, onConfirm, onCancel, children, 
         onCancel={onCancel}
         cancelLabel={isPending ? 'Close' : 'Cancel'}
       />
-    </form>
+    </Form>
   );
 }
 

@@ -1,5 +1,7 @@
-import { useState } from 'react';
-import type { Values } from '../forms/form.js';
+import { type ReactNode, useState } from 'react';
+import { RequestError } from '../api/errors.js';
+import { useApiMutation } from '../api/hooks.js';
+import type { FormMutation, Values } from '../forms/form.js';
 import { isDeepEqual } from '../lib/compare.js';
 import { labelOf } from '../lib/format.js';
 import { Button } from '../ui/button.js';
@@ -7,13 +9,66 @@ import { Dialog } from '../ui/dialog.js';
 import { Failure } from '../ui/page.js';
 import { type FieldConflict, findConflicts } from './changes.js';
 
+interface VersionedSave<T> {
+  /** The object with the version that was shown. */
+  base: T;
+  /** The part of an object that people edit. */
+  valuesOf(object: T): Values;
+  /** Fields that people edit; default: all. */
+  fields?: readonly string[];
+  /** Finds what a form has changed in `base`. @throws RequestError that names what is wrong */
+  changesOf(edited: Values): Values;
+  read(): Promise<T>;
+  /** Changes `onto`, unless there is a newer version. */
+  write(changes: Values, onto: T): Promise<unknown>;
+  /** Announced after success. */
+  message: string;
+  onSaved(): void;
+}
+
+/** Saves what a form has changed. If somebody else has changed the object meanwhile, the dialog shows both changes. */
+export function useVersionedSave<T>(options: VersionedSave<T>): { mutation: FormMutation; dialog: ReactNode } {
+  const { base, valuesOf, fields, changesOf, read, write, message, onSaved } = options;
+  const [collision, setCollision] = useState<{ theirs: T; changes: Values }>();
+  const save = useApiMutation({
+    async run({ getChanges, onto }: { getChanges(): Values; onto: T }) {
+      const changes = getChanges();
+      try {
+        await write(changes, onto);
+        return undefined;
+      } catch (error) {
+        if (!(error instanceof RequestError) || error.code !== 4005) throw error;
+        return { theirs: await read(), changes };
+      }
+    },
+    message: (collided) => (collided === undefined ? message : undefined),
+    onDone(collided) {
+      setCollision(collided);
+      if (collided === undefined) onSaved();
+    },
+  });
+  const mutate = (edited: Values) => save.mutate({ getChanges: () => changesOf(edited), onto: base });
+  const dialog = collision && (
+    <ConflictDialog
+      base={valuesOf(base)}
+      theirs={valuesOf(collision.theirs)}
+      changes={collision.changes}
+      fields={fields}
+      error={save.error}
+      onResolve={(changes) => save.mutate({ getChanges: () => changes, onto: collision.theirs })}
+      onClose={() => setCollision(undefined)}
+    />
+  );
+  return { mutation: { ...save, mutate }, dialog };
+}
+
 interface ConflictProps {
   base: Values;
   /** The object as it is stored now. */
   theirs: Values;
   changes: Values;
-  /** Those that people edit; default: all. */
-  fields?: readonly string[];
+  /** Default: all. */
+  fields: readonly string[] | undefined;
   error: unknown;
   /** Saves the remaining changes on top of the newer version. */
   onResolve(changes: Values): void;
@@ -21,7 +76,7 @@ interface ConflictProps {
 }
 
 /** Shows the changes of both sides, and lets people choose field by field. */
-export function ConflictDialog({ base, theirs, changes, error, onResolve, onClose, ...props }: ConflictProps) {
+function ConflictDialog({ base, theirs, changes, error, onResolve, onClose, ...props }: ConflictProps) {
   const conflicts = findConflicts(base, theirs, changes);
   const [kept, setKept] = useState<ReadonlySet<string>>(new Set());
   const { fields = Object.keys({ ...base, ...theirs }) } = props;
@@ -64,10 +119,8 @@ export function ConflictDialog({ base, theirs, changes, error, onResolve, onClos
         )}
         <Failure error={error} />
         <div className="row">
-          <Button kind="primary" onClick={save}>
-            Save this choice
-          </Button>
-          <Button onClick={onClose}>Back to the form</Button>
+          <Button label="Save this choice" kind="primary" onClick={save} />
+          <Button label="Back to the form" onClick={onClose} />
         </div>
       </div>
     </Dialog>

@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
 import { pathOf, request } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
+import { useApiMutation } from '../api/hooks.js';
 import type { StatusAnswer } from '../api/interface.js';
-import { useApiMutation } from '../api/queries.js';
 import type { ResourceType, StoredObject } from '../api/resources.js';
 import { Dialog } from '../ui/dialog.js';
 import { Loaded } from '../ui/page.js';

@@ -41,10 +41,8 @@ export function PreviewStep({ kind, schema, onPreview, onCancel, children }: Pre
       {children}
       <Failure error={preview.error} />
       <div className="row">
-        <Button kind="primary" onClick={() => preview.mutate(undefined)}>
-          Preview
-        </Button>
-        <Button onClick={onCancel}>Cancel</Button>
+        <Button label="Preview" kind="primary" onClick={() => preview.mutate(undefined)} />
+        <Button label="Cancel" onClick={onCancel} />
       </div>
     </div>
   );

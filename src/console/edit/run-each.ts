@@ -9,8 +9,8 @@ export interface WorkProgress {
 
 interface Options<T> {
   nameOf(entry: T): string;
-  signal: AbortSignal;
-  onProgress(progress: WorkProgress): void;
+  signal?: AbortSignal;
+  onProgress?(progress: WorkProgress): void;
 }
 
 /**
@@ -25,14 +25,14 @@ export async function runEach<T>(
   const waiting = [...entries];
   let progress: WorkProgress = { done: 0, failed: [] };
   const takeTurns = async () => {
-    for (let entry = waiting.shift(); entry !== undefined && !signal.aborted; entry = waiting.shift()) {
+    for (let entry = waiting.shift(); entry !== undefined && !signal?.aborted; entry = waiting.shift()) {
       try {
         await work(entry);
         progress = { ...progress, done: progress.done + 1 };
       } catch (error) {
         progress = { ...progress, failed: [...progress.failed, { name: nameOf(entry), reason: describeError(error) }] };
       }
-      onProgress(progress);
+      onProgress?.(progress);
     }
   };
   await Promise.all(Array.from({ length: parallel_requests }, takeTurns));

@@ -1,9 +1,8 @@
 import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
+import { useApiMutation, useSession } from '../api/hooks.js';
 import type { StatusAnswer } from '../api/interface.js';
-import { useApiMutation } from '../api/queries.js';
 import { countOf, type ResourceType, type StoredObject } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import type { Values } from '../forms/form.js';
 import { formatNumber, labelOf } from '../lib/format.js';
 import { Button } from '../ui/button.js';
@@ -178,7 +177,7 @@ function Result({ progress: { done, failed }, isCancelled, verb, total, onClose 
         />
       )}
       <div className="row">
-        <Button onClick={onClose}>Close</Button>
+        <Button label="Close" onClick={onClose} />
       </div>
     </div>
   );

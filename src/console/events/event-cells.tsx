@@ -1,4 +1,3 @@
-import './events.css';
 import { type Entry, findTypeByName, shownStatusOf } from '../api/resources.js';
 import { labelOf } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';

@@ -1,14 +1,13 @@
 import { useState } from 'react';
+import { useSession } from '../api/hooks.js';
 import { useLive } from '../api/live.js';
 import type { Entry, ResourceType, StoredObject } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { readFilters } from '../lists/list-query.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { useAddress } from '../ui/address.js';
 import { Toggle } from '../ui/button.js';
 import { Page, Panel } from '../ui/page.js';
-import { Table } from '../ui/table.js';
-import { columnsOf } from '../ui/value.js';
+import { columnsOf, Table } from '../ui/table.js';
 import { EventData, renderEvent } from './event-cells.js';
 
 const template = '/events/';
@@ -30,9 +29,7 @@ export function Events() {
       title="Events"
       actions={
         can('GET', live_template) && (
-          <Toggle isOn={live === '1'} onChange={(isOn) => setSearch({ live: isOn ? '1' : undefined })}>
-            Live
-          </Toggle>
+          <Toggle label="Live" isOn={live === '1'} onChange={(isOn) => setSearch({ live: isOn ? '1' : undefined })} />
         )
       }
     >

@@ -1,10 +1,8 @@
 import { Link } from '@tanstack/react-router';
-import { useList } from '../api/queries.js';
+import { useList, useSession } from '../api/hooks.js';
 import type { Entry } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { Loaded, Panel } from '../ui/page.js';
-import { Table } from '../ui/table.js';
-import { columnsOf } from '../ui/value.js';
+import { columnsOf, Table } from '../ui/table.js';
 import { renderEvent } from './event-cells.js';
 
 const template = '/events/';

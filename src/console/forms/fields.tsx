@@ -1,8 +1,7 @@
 import { type InputHTMLAttributes, useEffect, useId, useRef, useState } from 'react';
 import { isTime, type Schema, typeOf } from '../api/document.js';
-import { useList } from '../api/queries.js';
+import { useList, useSession } from '../api/hooks.js';
 import { findType } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { fromLocalInput, labelOf, toLocalInput } from '../lib/format.js';
 import { Button } from '../ui/button.js';
 import { CheckBoxes, Select } from '../ui/choice.js';
@@ -20,20 +19,6 @@ export interface FieldProps {
   help?: boolean;
 }
 
-interface FieldGroupProps extends FieldProps {
-  /** Default: the name. */
-  legend?: string;
-}
-
-interface FieldRowsProps extends FieldProps {
-  /** The schema of one object. */
-  items: Schema;
-}
-
-interface ChoiceListProps extends Omit<FieldProps, 'schema'> {
-  choices: readonly (string | number)[];
-}
-
 /** A field of a form, made from its schema, with its description and the message about what is wrong. */
 export function SchemaField({ schema: referring, help = true, ...props }: FieldProps) {
   const { name, error, isRequired } = props;
@@ -43,7 +28,7 @@ export function SchemaField({ schema: referring, help = true, ...props }: FieldP
   const id = useId();
   const isFree = typeOf(schema) === 'object';
   if (isFree && schema.properties !== undefined) return <FieldGroup {...props} schema={schema} />;
-  if (items.enum !== undefined) return <ChoiceList {...props} choices={items.enum} />;
+  if (items.enum !== undefined) return <ChoiceList {...props} schema={schema} />;
   if (items.properties !== undefined) return <FieldRows {...props} schema={schema} items={items} />;
   // an input of a time takes no seconds, which the description names
   const about = help && !isTime(schema) ? schema.description?.replaceAll('`', '') : undefined;
@@ -78,8 +63,9 @@ export function SchemaField({ schema: referring, help = true, ...props }: FieldP
   );
 }
 
-/** An object with known fields, such as `networking`. */
-function FieldGroup({ name, schema, value, onChange, errors = {}, error, legend = labelOf(name) }: FieldGroupProps) {
+/** An object with known fields, such as `networking`. @param legend default: the name */
+function FieldGroup({ name, schema, value, legend = labelOf(name), ...props }: FieldProps & { legend?: string }) {
+  const { onChange, errors = {}, error } = props;
   const values = (value ?? {}) as Record<string, unknown>;
   const isPresent = value !== undefined && value !== null;
   return (
@@ -104,8 +90,9 @@ function FieldGroup({ name, schema, value, onChange, errors = {}, error, legend 
   );
 }
 
-/** A list of objects with known fields, such as the conditions of an alarm rule. */
-function FieldRows({ name, schema, items, value, onChange, errors = {}, error, isRequired }: FieldRowsProps) {
+/** A list of objects with known fields, such as the measures of a model. @param items schema of one object */
+function FieldRows({ name, schema, items, value, onChange, ...props }: FieldProps & { items: Schema }) {
+  const { errors = {}, error, isRequired } = props;
   const rows: readonly unknown[] = Array.isArray(value) ? value : [];
   // fields keep what is typed: after a removal all of them are new
   const [removals, setRemovals] = useState(0);
@@ -133,26 +120,26 @@ function FieldRows({ name, schema, items, value, onChange, errors = {}, error, i
               onChange={(changed) => change(rows.with(index, changed ?? {}))}
             />
             <Button
+              label="Remove"
               of={`${label.toLowerCase()} ${index + 1}`}
               onClick={() => {
                 setRemovals(removals + 1);
                 change(rows.toSpliced(index, 1));
               }}
-            >
-              Remove
-            </Button>
+            />
           </div>
         );
       })}
       <div>
-        <Button onClick={() => change([...rows, {}])}>Add {label.toLowerCase()}</Button>
+        <Button label={`Add ${label.toLowerCase()}`} onClick={() => change([...rows, {}])} />
       </div>
     </fieldset>
   );
 }
 
-/** A list of some of the values that there are. */
-function ChoiceList({ name, choices, value, onChange, error }: ChoiceListProps) {
+/** A list of some of the values that its items may have. */
+function ChoiceList({ name, schema: { items }, value, onChange, error }: FieldProps) {
+  const choices = useSession().resolve(items).enum ?? [];
   return (
     <fieldset>
       <legend>{labelOf(name)}</legend>
@@ -237,10 +224,9 @@ function Choice({ schema, value, onChange, shared }: InputProps & Pick<FieldProp
       {...shared}
       value={String(value ?? '')}
       options={choices.map((choice) => [String(choice), isFlag ? (choice ? 'yes' : 'no') : String(choice)])}
+      empty="–"
       onChange={(text) => onChange(choices.find((choice) => String(choice) === text))}
-    >
-      <option value="">–</option>
-    </Select>
+    />
   );
 }
 

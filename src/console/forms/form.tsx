@@ -1,9 +1,9 @@
 import './form.css';
-import { type ReactNode, type SubmitEvent, useEffect, useRef, useState } from 'react';
+import { type ReactNode, useEffect, useRef, useState } from 'react';
 import type { Schema } from '../api/document.js';
 import { RequestError } from '../api/errors.js';
-import { useSession } from '../api/session.js';
-import { FormActions } from '../ui/button.js';
+import { useSession } from '../api/hooks.js';
+import { Form, FormActions } from '../ui/button.js';
 import { CurlButton, type ShownCall } from '../ui/curl.js';
 import { Failure } from '../ui/page.js';
 import { SchemaField } from './fields.js';
@@ -67,15 +67,7 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
     if (error) form.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus();
   }, [error]);
 
-  const converted = () =>
-    Object.fromEntries(
-      Object.entries(values).map(([name, value]) => [name, toNumbers(value, schemaOf(name), resolve)]),
-    );
-
-  function submit(event: SubmitEvent): void {
-    event.preventDefault();
-    mutation.mutate(converted());
-  }
+  const converted = () => toNumbers(values, schema, resolve) as Values;
 
   /** The first message about something inside of free-form JSON, which has one field in the form. */
   function errorBelow(name: string): string | undefined {
@@ -100,7 +92,7 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
   const others = fields.filter((name) => !main.includes(name));
   const isWrong = others.some((name) => Object.keys(errors).some((field) => field.split('.')[0] === name));
   return (
-    <form ref={form} onSubmit={submit} className="form" noValidate aria-busy={isPending}>
+    <Form ref={form} onSubmit={() => mutation.mutate(converted())} className="form" noValidate aria-busy={isPending}>
       {fields.filter((name) => main.includes(name)).map(showField)}
       {others.length > 0 && (
         <details open={isWrong || undefined}>
@@ -120,6 +112,6 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
       <FormActions label={submitLabel} disabled={isPending} onCancel={onCancel}>
         {callOf && <CurlButton callOf={() => callOf(converted())} />}
       </FormActions>
-    </form>
+    </Form>
   );
 }

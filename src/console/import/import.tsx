@@ -1,8 +1,7 @@
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
-import { useApiMutation } from '../api/queries.js';
+import { useApiMutation, useSession } from '../api/hooks.js';
 import { findTypeByName } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { SchemaField } from '../forms/fields.js';
 import { formatNumber, labelOf } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
@@ -117,12 +116,8 @@ export function Import() {
               );
             })}
             <div className="row">
-              <Button kind="primary" disabled={!source || running.isPending} onClick={() => start(true)}>
-                Try
-              </Button>
-              <Button disabled={!isTried || running.isPending} onClick={() => start(false)}>
-                Import
-              </Button>
+              <Button label="Try" kind="primary" disabled={!source || running.isPending} onClick={() => start(true)} />
+              <Button label="Import" disabled={!isTried || running.isPending} onClick={() => start(false)} />
             </div>
             {running.isPending && outcome && (
               <Progress
@@ -186,9 +181,10 @@ function Result({ source, outcome, isRunning }: ResultProps) {
         <Facts entries={Object.entries(totals).map(([name, count]) => [labelOf(name), formatNumber(count)])} />
         {failed.length > 0 && !isRunning && (
           <div className="row">
-            <Button onClick={() => saveFailed(source, failed_lines)}>
-              Download the {formatNumber(failed_lines.size)} {failed_lines.size === 1 ? 'line' : 'lines'} that failed
-            </Button>
+            <Button
+              label={`Download the ${formatNumber(failed_lines.size)} ${failed_lines.size === 1 ? 'line' : 'lines'} that failed`}
+              onClick={() => saveFailed(source, failed_lines)}
+            />
           </div>
         )}
         {failed.length > 0 && (

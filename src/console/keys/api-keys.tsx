@@ -1,8 +1,8 @@
 import { pathOf, request } from '../api/client.js';
 import { limitFields } from '../api/document.js';
-import { useApiMutation } from '../api/queries.js';
+import { useApiMutation } from '../api/hooks.js';
 import type { Entry } from '../api/resources.js';
-import { CreateWithSecret } from '../forms/create-with-secret.js';
+import { CreateWithSecret } from '../forms/create-form.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { ObjectLink } from '../ui/address.js';
 import { ConfirmButton } from '../ui/dialog.js';

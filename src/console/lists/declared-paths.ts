@@ -1,8 +1,6 @@
 import { useMemo } from 'react';
-import { useModels } from '../api/models.js';
-import { useList } from '../api/queries.js';
-import type { Entry } from '../api/resources.js';
-import type { Measure, Model } from '../api/types.js';
+import { useList, useModels } from '../api/hooks.js';
+import type { Entry, Measure, Model } from '../api/resources.js';
 import { findScalars, normalizePath } from '../lib/paths.js';
 
 /** A path by which devices are filtered. */

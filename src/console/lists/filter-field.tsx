@@ -66,9 +66,7 @@ export function TimeRange({ name, schema, values, onChange }: TimeRangeProps) {
   return (
     <div className="field">
       <label htmlFor={id}>{labelOf(name)}</label>
-      <Select id={id} value={chosen} options={spanOptions} onChange={choose}>
-        <option value="">Any time</option>
-      </Select>
+      <Select id={id} value={chosen} options={spanOptions} empty="Any time" onChange={choose} />
       {chosen === 'custom' &&
         [from, to].map((bound) => (
           <FilterField key={bound} name={bound} schema={schema} values={values} onChange={onChange} />

@@ -1,6 +1,6 @@
-import { type SubmitEvent, useEffect, useReducer, useRef, useState } from 'react';
+import { useEffect, useReducer, useRef, useState } from 'react';
 import { isParameter, type Parameter } from '../api/document.js';
-import { FormActions } from '../ui/button.js';
+import { Form, FormActions } from '../ui/button.js';
 import { describeFilters } from './chips.js';
 import { type FilterValues, toFilters, toValues } from './filter-field.js';
 import { FilterFields, FilterSections } from './filter-fields.js';
@@ -70,12 +70,8 @@ function SearchBox({ value, onSearch }: { value: string; onSearch(text: string):
   const [text, setText] = useState(value);
   // the address may change by itself; the box stays, and so does the focus
   useEffect(() => setText(value), [value]);
-  function submit(event: SubmitEvent): void {
-    event.preventDefault();
-    onSearch(text);
-  }
   return (
-    <form onSubmit={submit}>
+    <Form onSubmit={() => onSearch(text)}>
       <input
         type="search"
         aria-label="Search"
@@ -84,7 +80,7 @@ function SearchBox({ value, onSearch }: { value: string; onSearch(text: string):
         value={text}
         onChange={({ target }) => setText(target.value)}
       />
-    </form>
+    </Form>
   );
 }
 
@@ -115,12 +111,8 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
   useEffect(() => {
     if (!form.current?.contains(document.activeElement)) apply(values);
   });
-  function submit(event: SubmitEvent): void {
-    event.preventDefault();
-    apply(values);
-  }
   return (
-    <form ref={form} className="row main-filters" onSubmit={submit} onBlur={noteBlur}>
+    <Form ref={form} className="row main-filters" onSubmit={() => apply(values)} onBlur={noteBlur}>
       <FilterFields
         parameters={parameters}
         values={values}
@@ -134,7 +126,7 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
       <button type="submit" className="hidden" tabIndex={-1} aria-hidden="true">
         Apply
       </button>
-    </form>
+    </Form>
   );
 }
 
@@ -146,14 +138,10 @@ function isBeingTyped(text: unknown): boolean {
 
 function FilterForm({ parameters, active, onApply }: FilterFormProps) {
   const [values, setValues] = useState(() => toValues(active, parameters));
-  function submit(event: SubmitEvent): void {
-    event.preventDefault();
-    onApply(toFilters(values));
-  }
   return (
-    <form className="card panel stack filter-form" onSubmit={submit}>
+    <Form className="card panel stack filter-form" onSubmit={() => onApply(toFilters(values))}>
       <FilterSections parameters={parameters} values={values} onChange={setValues} />
       <FormActions label="Apply" onCancel={() => onApply({})} cancelLabel="Remove all" />
-    </form>
+    </Form>
   );
 }

@@ -1,10 +1,9 @@
 import './lists.css';
 import { type ReactNode, useMemo } from 'react';
 import type { Query } from '../api/client.js';
+import { useList, useSession } from '../api/hooks.js';
 import { useNames } from '../api/names.js';
-import { useList } from '../api/queries.js';
 import type { Entry } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { labelOf } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
 import { Button, Menu } from '../ui/button.js';
@@ -12,8 +11,8 @@ import { CheckBoxes, Select } from '../ui/choice.js';
 import { CurlButton } from '../ui/curl.js';
 import { startDownload } from '../ui/download.js';
 import { Loaded } from '../ui/page.js';
-import { DensityChoice, Pager, Table } from '../ui/table.js';
-import { columnsOf, ReadAt } from '../ui/value.js';
+import { columnsOf, DensityChoice, Pager, Table } from '../ui/table.js';
+import { ReadAt } from '../ui/value.js';
 import { Filters } from './filters.js';
 import { page_sizes, readListState, toQuery } from './list-query.js';
 
@@ -102,19 +101,21 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
         />
         <Menu label="View" isKept>
           {parameterOf(template, 'format') && (
-            <Button onClick={() => exportCsv(caption, path, { ...query, ...exportedFields })}>Export CSV</Button>
+            <Button label="Export CSV" onClick={() => exportCsv(caption, path, { ...query, ...exportedFields })} />
           )}
           <CurlButton callOf={() => ({ method: 'GET', path, query })} />
           <DensityChoice />
-          <ColumnChoice
-            all={[...all].map((field) => ({
-              label: labelOf(field),
-              ...requested.find((other) => other.field === field),
-              field,
-            }))}
-            shown={shown}
-            onChange={(fields) => setSearch({ columns: fields.join(',') }, { replace: true })}
-          />
+          <fieldset className="column-choice">
+            <legend>Columns</legend>
+            <CheckBoxes
+              options={[...all].map((field) => [
+                field,
+                requested.find((other) => other.field === field)?.label ?? labelOf(field),
+              ])}
+              chosen={shown}
+              onChange={(fields) => setSearch({ columns: fields.join(',') }, { replace: true })}
+            />
+          </fieldset>
         </Menu>
       </div>
       <Loaded of={answer} height="24rem">
@@ -181,21 +182,6 @@ function fieldsFor(shown: readonly string[], requested: readonly RequestedColumn
   const plain = shown.filter((name) => chosen.every(({ field }) => field !== name));
   const always = rowFields.filter((name) => Object.hasOwn(known, name));
   return { fields: [...new Set([...always, ...plain, ...chosen.flatMap(({ fields }) => fields)])].join(',') };
-}
-
-interface ColumnChoiceProps {
-  all: readonly { field: string; label: string }[];
-  shown: readonly string[];
-  onChange(fields: string[]): void;
-}
-
-function ColumnChoice({ all, shown, onChange }: ColumnChoiceProps) {
-  return (
-    <fieldset className="column-choice">
-      <legend>Columns</legend>
-      <CheckBoxes options={all.map(({ field, label }) => [field, label])} chosen={shown} onChange={onChange} />
-    </fieldset>
-  );
 }
 
 function PageSize({ max, onChange }: { max: number; onChange(max: string): void }) {

@@ -48,9 +48,11 @@ export function PathRows({ active, onChange }: PathRowsProps) {
         />
       ))}
       <div>
-        <Button disabled={rows.length >= max_paths} onClick={() => setDraft([...rows, emptyPathFilter])}>
-          Add value or property
-        </Button>
+        <Button
+          label="Add value or property"
+          disabled={rows.length >= max_paths}
+          onClick={() => setDraft([...rows, emptyPathFilter])}
+        />
       </div>
     </fieldset>
   );
@@ -120,9 +122,7 @@ function PathRow({ number, row, declared, isFree, onChange, onRemove }: PathRowP
         </>
       )}
       {chosen.unit}
-      <Button of={`condition ${number}`} onClick={onRemove}>
-        Remove
-      </Button>
+      <Button label="Remove" of={`condition ${number}`} onClick={onRemove} />
     </div>
   );
 }

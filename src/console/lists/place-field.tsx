@@ -28,12 +28,11 @@ export function PlaceField({ parameters, values, onChange }: PlaceFieldProps) {
         ))}
       </div>
       <div className="row">
-        <Toggle isOn={isMapShown} onChange={setMapShown}>
-          Draw the circle on a map
-        </Toggle>
-        <Button onClick={() => onChange(Object.fromEntries(circleFilters.map((name) => [name, undefined])))}>
-          Any place
-        </Button>
+        <Toggle label="Draw the circle on a map" isOn={isMapShown} onChange={setMapShown} />
+        <Button
+          label="Any place"
+          onClick={() => onChange(Object.fromEntries(circleFilters.map((name) => [name, undefined])))}
+        />
       </div>
       {isMapShown && (
         <div className="place-map">

@@ -7,9 +7,9 @@ export interface Circle {
 
 /** Reads the filters of a circle; undefined unless all are there and numbers. */
 export function readCircle({ geo_lon, geo_lat, geo_distance }: Readonly<Record<string, unknown>>): Circle | undefined {
-  const [lon, lat, distance_m] = [geo_lon, geo_lat, geo_distance].map((value) => Number(value || Number.NaN));
-  if (lon === undefined || lat === undefined || distance_m === undefined) return undefined;
-  return [lon, lat, distance_m].every(Number.isFinite) ? { lon, lat, distance_m } : undefined;
+  const read = (value: unknown) => Number(value || Number.NaN);
+  const circle = { lon: read(geo_lon), lat: read(geo_lat), distance_m: read(geo_distance) };
+  return Object.values(circle).every(Number.isFinite) ? circle : undefined;
 }
 
 /** Writes a circle as filters. */

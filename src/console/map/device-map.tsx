@@ -8,7 +8,7 @@ import { feature } from 'topojson-client';
 import type { Topology } from 'topojson-specification';
 import outlineUrl from 'world-atlas/countries-110m.json?url';
 import { pageSettings } from '../api/page-settings.js';
-import { describeAlarms, severities, shownStatuses } from '../api/resources.js';
+import { describeAlarms, type OpenAlarms, severities, shownStatuses } from '../api/resources.js';
 import { useScheme } from '../ui/theme.js';
 import type { Circle } from './circle.js';
 import type { Place } from './device-places.js';
@@ -37,7 +37,6 @@ const cluster_radius_px = 60;
 const max_markers_per_frame = 40;
 const max_zoom = 18;
 const max_fitted_zoom = 9;
-const noAlarms = { info: 0, warning: 0, critical: 0 };
 
 /** Devices on a map, clustered, in the colour of the worst status that many of them have. */
 export function DeviceMap({ places, circle, isFitted = false, isDrawing = false, ...props }: DeviceMapProps) {
@@ -246,13 +245,12 @@ function clusterMarker(lat: number, lon: number, count: number, counts: Counts):
 }
 
 /** Alarms of devices are beside their statuses in the counts. */
-function describeOpen(counts: Counts): string {
-  const [info = 0, warning = 0, critical = 0] = [counts.info, counts.warning, counts.critical];
-  const text = describeAlarms({ info, warning, critical });
+function describeOpen(counts: Partial<OpenAlarms> = {}): string {
+  const text = describeAlarms(counts);
   return text === '' ? '' : `, open alarms: ${text}`;
 }
 
-function alarmClass(counts: Counts): string {
+function alarmClass(counts: Partial<OpenAlarms> = {}): string {
   const worst = severities.find((severity) => counts[severity]);
   return worst === undefined ? '' : `alarm alarm-${worst}`;
 }
@@ -260,7 +258,7 @@ function alarmClass(counts: Counts): string {
 function placeMarker(
   lat: number,
   lon: number,
-  { id_developer, name, status, alarms = noAlarms }: Place,
+  { id_developer, name, status, alarms }: Place,
   readValues: DeviceMapProps['readValues'],
 ): leaflet.Marker {
   const icon = leaflet.divIcon({

@@ -1,7 +1,6 @@
 import { type Query, request } from '../api/client.js';
 import type { Device } from '../api/interface.js';
-import { type OpenAlarms, type ShownStatus, shownStatusOf } from '../api/resources.js';
-import type { ListAnswer } from '../api/types.js';
+import { type ListAnswer, type OpenAlarms, type ShownStatus, shownStatusOf } from '../api/resources.js';
 
 export interface Place extends Pick<Device, 'id_developer' | 'name' | 'lon' | 'lat'> {
   status: ShownStatus;

@@ -2,7 +2,7 @@ import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-quer
 import { useNavigate } from '@tanstack/react-router';
 import { useCallback, useState } from 'react';
 import { pathOf, type Query, request } from '../api/client.js';
-import type { Model } from '../api/types.js';
+import type { Model } from '../api/resources.js';
 import { findMeasure, findPaths, formatMeasured } from '../charts/measures.js';
 import { formatDistance, formatNumber } from '../lib/format.js';
 import { valueAt } from '../lib/paths.js';

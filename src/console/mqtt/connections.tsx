@@ -1,7 +1,6 @@
 import { pathOf, request } from '../api/client.js';
-import { useApiMutation } from '../api/queries.js';
+import { useApiMutation, useSession } from '../api/hooks.js';
 import type { Entry } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { ObjectLink } from '../ui/address.js';
 import { ConfirmButton } from '../ui/dialog.js';

@@ -1,23 +1,20 @@
-import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
+import { useList, useSession } from '../api/hooks.js';
 import { useNames } from '../api/names.js';
-import { useList } from '../api/queries.js';
-import { findType, parentFields, type ResourceType, type StoredObject } from '../api/resources.js';
-import { useSession } from '../api/session.js';
+import { fieldFor, parentFields, type ResourceType, type StoredObject } from '../api/resources.js';
 import { config_counts_path } from '../device/config-rows.js';
+import { LinkButton } from '../ui/button.js';
 import { Loaded, Panel } from '../ui/page.js';
-import { PagedTable } from '../ui/table.js';
-import { columnsOf } from '../ui/value.js';
+import { columnsOf, PagedTable } from '../ui/table.js';
 
 const present_ms = 10_000;
 const max_children = 20;
 
 /** The objects of each type directly below an object. */
 export function AllChildren({ type, id }: { type: ResourceType; id: string }) {
-  return type.children.map(({ plural, field }) => {
-    const child = findType(plural);
-    return child && <Children key={`${plural} ${id}`} type={child} field={field} id={id} />;
-  });
+  return type.children.map((child) => (
+    <Children key={`${child.plural} ${id}`} type={child} field={fieldFor(type)} id={id} />
+  ));
 }
 
 /** The objects directly below, a page at a time. */
@@ -38,18 +35,12 @@ function Children({ type, field, id }: { type: ResourceType; field: string; id: 
       title={title}
       actions={
         <>
-          <Link to="/$plural" params={{ plural }} search={{ [field]: id }} className="button">
-            Open as a list
-          </Link>
+          <LinkButton to="/$plural" params={{ plural }} search={{ [field]: id }} label="Open as a list" />
           {plural === 'devices' && can('GET', config_counts_path) && (
-            <Link to="/configs" search={{ [field]: id }} className="button">
-              Configuration files
-            </Link>
+            <LinkButton to="/configs" search={{ [field]: id }} label="Configuration files" />
           )}
           {can('POST', list_path) && (
-            <Link to="/$plural/new" params={{ plural }} search={{ [field]: id }} className="button">
-              New {name}
-            </Link>
+            <LinkButton to="/$plural/new" params={{ plural }} search={{ [field]: id }} label={`New ${name}`} />
           )}
         </>
       }

@@ -1,8 +1,9 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { pathOf } from '../api/client.js';
-import { useGet, useStatusCounts } from '../api/queries.js';
+import { useGet, useSession, useStatusCounts } from '../api/hooks.js';
 import {
+  fieldFor,
   filtersOfStatus,
   findType,
   parentFields,
@@ -10,14 +11,13 @@ import {
   type StoredObject,
   shownStatuses,
 } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { DeleteDialog } from '../edit/delete-dialog.js';
 import { EditForm } from '../edit/edit-form.js';
 import { fieldsOf } from '../forms/form.js';
 import { formatNumber } from '../lib/format.js';
 import { MapPreview } from '../map/map-preview.js';
 import { useAddress } from '../ui/address.js';
-import { Button, Menu } from '../ui/button.js';
+import { Button, LinkButton, Menu } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
 import { Loaded, Panel } from '../ui/page.js';
 import { FieldList, StatusBadge } from '../ui/value.js';
@@ -33,7 +33,10 @@ export function Chosen({ at }: { at: string }) {
   return <ChosenObject key={at} type={type} id={id} />;
 }
 
+const deviceFields = ['status', 'type', 'id_model', 'description', 'last_stream_at', 'last_status_at', 'updated_at'];
+
 function ChosenObject({ type, id }: { type: ResourceType; id: string }) {
+  const schema = useSession().entryOf(type.list_path);
   const answer = useGet<StoredObject>(pathOf(type.plural, id), {}, { refetch_ms });
   return (
     <Loaded of={answer} height="24rem">
@@ -43,14 +46,16 @@ function ChosenObject({ type, id }: { type: ResourceType; id: string }) {
             title={object.name}
             actions={
               <>
-                <Link to="/$plural/$id" params={{ plural: type.plural, id }} className="button primary">
-                  Open
-                </Link>
+                <LinkButton to="/$plural/$id" params={{ plural: type.plural, id }} label="Open" kind="primary" />
                 <ObjectMenu type={type} object={object} />
               </>
             }
           >
-            {type.name === 'device' ? <DeviceFacts device={object} /> : <DevicesBelow type={type} id={id} />}
+            {type.name === 'device' ? (
+              <FieldList schema={schema} values={object} fields={deviceFields} />
+            ) : (
+              <DevicesBelow type={type} id={id} />
+            )}
           </Panel>
           <AllChildren type={type} id={id} />
         </div>
@@ -59,20 +64,9 @@ function ChosenObject({ type, id }: { type: ResourceType; id: string }) {
   );
 }
 
-function DeviceFacts({ device }: { device: StoredObject }) {
-  const schema = useSession().entryOf('/devices/');
-  return (
-    <FieldList
-      schema={schema}
-      values={device}
-      fields={['status', 'type', 'id_model', 'description', 'last_stream_at', 'last_status_at', 'updated_at']}
-    />
-  );
-}
-
 /** The devices below an object by status, and where they are. */
 function DevicesBelow({ type, id }: { type: ResourceType; id: string }) {
-  const query = { [`id_${type.name}`]: id };
+  const query = { [fieldFor(type)]: id };
   const counts = useStatusCounts(query, { refetch_ms });
   if (counts === undefined) return null;
   if (counts.total === 0) return <p className="muted">No devices below.</p>;
@@ -105,8 +99,8 @@ function ObjectMenu({ type, object }: { type: ResourceType; object: StoredObject
   return (
     <>
       <Menu label="Actions">
-        {isMovable && <Button onClick={() => setDialog('move')}>Move…</Button>}
-        {isDeletable && <Button onClick={() => setDialog('delete')}>Delete…</Button>}
+        {isMovable && <Button label="Move…" onClick={() => setDialog('move')} />}
+        {isDeletable && <Button label="Delete…" onClick={() => setDialog('delete')} />}
       </Menu>
       {dialog === 'move' && (
         <Dialog title={`Move ${object.name}`} onClose={close}>

@@ -1,8 +1,8 @@
 import { RulePreview } from '../alarms/rule-preview.js';
 import { RuleSentence, sentenceFields } from '../alarms/rule-sentence.js';
 import type { Schema } from '../api/document.js';
+import { useSession } from '../api/hooks.js';
 import type { ResourceType } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { type FormExtra, fieldsOf, type Values } from '../forms/form.js';
 import { toFilters, toValues } from '../lists/filter-field.js';
 import { FilterSections } from '../lists/filter-fields.js';

@@ -1,8 +1,8 @@
 import './hierarchy.css';
-import { Link } from '@tanstack/react-router';
+import { useReadable, useSession } from '../api/hooks.js';
 import { resourceTypes } from '../api/resources.js';
-import { useReadable, useSession } from '../api/session.js';
 import { useAddress } from '../ui/address.js';
+import { LinkButton } from '../ui/button.js';
 import { Page } from '../ui/page.js';
 import { Chosen } from './chosen.js';
 import { Level } from './tree.js';
@@ -17,9 +17,7 @@ export function Hierarchy() {
       title="Hierarchy"
       actions={
         can('POST', '/projects/') && (
-          <Link to="/$plural/new" params={{ plural: 'projects' }} className="button primary">
-            New project
-          </Link>
+          <LinkButton to="/$plural/new" params={{ plural: 'projects' }} label="New project" kind="primary" />
         )
       }
     >

@@ -1,7 +1,6 @@
-import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
+import { useSession } from '../api/hooks.js';
 import { countOf, type Entry, type ResourceType, type StoredObject } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { useDeviceColumns } from '../device/columns.js';
 import { config_counts_path, many_configs_path } from '../device/config-rows.js';
 import { GiveFileDialog } from '../device/give-file.js';
@@ -13,7 +12,7 @@ import { SelectionDialog } from '../edit/selection-dialog.js';
 import { readFilters } from '../lists/list-query.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { useAddress } from '../ui/address.js';
-import { Button, Menu } from '../ui/button.js';
+import { Button, LinkButton, Menu } from '../ui/button.js';
 import { Loading, Page } from '../ui/page.js';
 import { idOf } from '../ui/table.js';
 
@@ -42,15 +41,9 @@ export function ListView({ type }: { type: ResourceType }) {
       actions={
         <>
           <Menu label="Actions">
-            {isDevice && (
-              <Link to="/map" search={filters} className="button">
-                Show on the map
-              </Link>
-            )}
+            {isDevice && <LinkButton to="/map" search={filters} label="Show on the map" />}
             {isDevice && can('GET', config_counts_path) && (
-              <Link to="/configs" search={filters} className="button">
-                Configuration files
-              </Link>
+              <LinkButton to="/configs" search={filters} label="Configuration files" />
             )}
             {(
               [
@@ -61,16 +54,18 @@ export function ListView({ type }: { type: ResourceType }) {
             ).map(
               ([kind, label, isOffered]) =>
                 isOffered && (
-                  <Button key={kind} disabled={!hasFilter} title={filterHint} onClick={() => setDialog(kind)}>
-                    {label}
-                  </Button>
+                  <Button
+                    key={kind}
+                    label={label}
+                    disabled={!hasFilter}
+                    title={filterHint}
+                    onClick={() => setDialog(kind)}
+                  />
                 ),
             )}
           </Menu>
           {can('POST', list_path) && (
-            <Link to="/$plural/new" params={{ plural }} className="button primary">
-              New {noun}
-            </Link>
+            <LinkButton to="/$plural/new" params={{ plural }} label={`New ${noun}`} kind="primary" />
           )}
         </>
       }
@@ -104,13 +99,9 @@ export function ListView({ type }: { type: ResourceType }) {
         <section className="row card floating selection-bar" aria-label="Selected rows">
           <p role="status">{countOf(type, selected.size)} selected</p>
           {selectionKinds.map((kind) => (
-            <Button key={kind} onClick={() => setSelectionKind(kind)}>
-              {labels[kind]}…
-            </Button>
+            <Button key={kind} label={`${labels[kind]}…`} onClick={() => setSelectionKind(kind)} />
           ))}
-          <Button kind="quiet" onClick={() => setSelected(new Map())}>
-            Clear
-          </Button>
+          <Button label="Clear" kind="quiet" onClick={() => setSelected(new Map())} />
         </section>
       )}
       {selectionKind && (

@@ -1,9 +1,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { request, send } from '../api/client.js';
-import { useApiMutation } from '../api/queries.js';
-import type { ResourceType } from '../api/resources.js';
-import { useSession } from '../api/session.js';
-import type { ListAnswer } from '../api/types.js';
+import { useApiMutation, useSession } from '../api/hooks.js';
+import type { ListAnswer, ResourceType } from '../api/resources.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { ListLink, useAddress } from '../ui/address.js';
 import { Page, Panel } from '../ui/page.js';

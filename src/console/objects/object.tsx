@@ -1,25 +1,23 @@
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
-import { AlarmsOfDevice } from '../alarms/alarms.js';
+import { AllAlarms } from '../alarms/alarms.js';
 import { pathOf } from '../api/client.js';
 import { limitFields } from '../api/document.js';
-import { useGet } from '../api/queries.js';
-import type { ResourceType, StoredObject } from '../api/resources.js';
-import { useSession } from '../api/session.js';
-import type { Measure } from '../api/types.js';
+import { useGet, useSession } from '../api/hooks.js';
+import { fieldFor, type Measure, type ResourceType, type StoredObject } from '../api/resources.js';
 import { noteVisited } from '../api/visited.js';
 import { deviceTabs } from '../device/device.js';
 import { DeleteDialog } from '../edit/delete-dialog.js';
 import { EditForm } from '../edit/edit-form.js';
 import { ObjectEvents } from '../events/events.js';
-import { CreateWithSecret } from '../forms/create-with-secret.js';
+import { CreateWithSecret } from '../forms/create-form.js';
 import { ListLink } from '../ui/address.js';
 import { Button, copy } from '../ui/button.js';
 import { CurlButton } from '../ui/curl.js';
 import { Loaded, Page, Panel } from '../ui/page.js';
-import { Table } from '../ui/table.js';
+import { columnsOf, Table } from '../ui/table.js';
 import { type Tab, Tabs } from '../ui/tabs.js';
-import { columnsOf, FieldList, ReadAt } from '../ui/value.js';
+import { FieldList, ReadAt } from '../ui/value.js';
 import { AllChildren } from './children.js';
 import { formOf } from './form-extras.js';
 import { Trail } from './trail.js';
@@ -60,12 +58,12 @@ export function ObjectView({ type, id }: { type: ResourceType; id: string }) {
       actions={
         <>
           <CurlButton callOf={() => ({ method: 'GET', path: pathOf(plural, id) })} />
-          <Button onClick={() => copy(id)}>Copy identifier</Button>
-          {can('POST', keys_path) && Object.hasOwn(limitFields, `id_${type.name}`) && (
+          <Button label="Copy identifier" onClick={() => copy(id)} />
+          {can('POST', keys_path) && Object.hasOwn(limitFields, fieldFor(type)) && (
             <CreateWithSecret
               label={`New key for this ${type.noun}`}
               path={keys_path}
-              initial={{ [`id_${type.name}`]: id }}
+              initial={{ [fieldFor(type)]: id }}
               secret="key"
               secret_title="The new key"
             />
@@ -112,13 +110,15 @@ function ObjectOverview({ type, object }: { type: ResourceType; object: StoredOb
   );
 }
 
+const alarms_template = '/devices/{device_id_developer}/alarms/';
+
 function History({ type, object }: { type: ResourceType; object: StoredObject }) {
   const { can } = useSession();
   return (
     <div className="stack">
-      {type.name === 'device' && can('GET', '/devices/{device_id_developer}/alarms/') && (
+      {type.name === 'device' && can('GET', alarms_template) && (
         <Panel title="Alarms">
-          <AlarmsOfDevice id={object.id_developer} />
+          <AllAlarms template={alarms_template} path={pathOf('devices', object.id_developer, 'alarms')} />
         </Panel>
       )}
       <ObjectEvents type={type} object={object} />
@@ -128,6 +128,7 @@ function History({ type, object }: { type: ResourceType; object: StoredObject })
 
 /** The form keeps the version that it was opened with, while the page around it is read again and again. */
 function Editing({ type, object }: { type: ResourceType; object: StoredObject }) {
+  const [isDeleting, setDeleting] = useState(false);
   const navigate = useNavigate();
   const { bodyOf, can } = useSession();
   return (
@@ -140,22 +141,14 @@ function Editing({ type, object }: { type: ResourceType; object: StoredObject })
           onSaved={() => void navigate({ to: '.', search: {} })}
         />
       </Panel>
-      {can('DELETE', type.object_path) && <DangerZone type={type} object={object} />}
-    </div>
-  );
-}
-
-function DangerZone({ type, object }: { type: ResourceType; object: StoredObject }) {
-  const [isDeleting, setDeleting] = useState(false);
-  const navigate = useNavigate();
-  return (
-    <Panel title="Danger zone">
-      <div className="row">
-        <p>Deletes this {type.noun} with everything below it.</p>
-        <Button kind="danger" onClick={() => setDeleting(true)}>
-          Delete…
-        </Button>
-      </div>
+      {can('DELETE', type.object_path) && (
+        <Panel title="Danger zone">
+          <div className="row">
+            <p>Deletes this {type.noun} with everything below it.</p>
+            <Button label="Delete…" kind="danger" onClick={() => setDeleting(true)} />
+          </div>
+        </Panel>
+      )}
       {isDeleting && (
         <DeleteDialog
           type={type}
@@ -164,6 +157,6 @@ function DangerZone({ type, object }: { type: ResourceType; object: StoredObject
           onDeleted={() => void navigate({ to: '/$plural', params: { plural: type.plural } })}
         />
       )}
-    </Panel>
+    </div>
   );
 }

@@ -2,9 +2,9 @@ import './trail.css';
 import { useQuery } from '@tanstack/react-query';
 import { pathOf, request } from '../api/client.js';
 import type { Interface } from '../api/document.js';
+import { useSession } from '../api/hooks.js';
 import { shortenId } from '../api/names.js';
 import { parentFields, type ResourceType, resourceTypes, type StoredObject } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { ListLink, ObjectLink } from '../ui/address.js';
 
 interface Step {
@@ -40,7 +40,7 @@ export function Trail({ type: { plural, title }, object }: { type: ResourceType;
         </li>
         {steps.map(({ name, ...step }) => (
           <li key={step.id}>
-            <ObjectLink {...step}>{name}</ObjectLink>
+            <ObjectLink {...step} label={name} />
           </li>
         ))}
       </ol>

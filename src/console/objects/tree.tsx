@@ -1,10 +1,11 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { open_states } from '../alarms/worst-alarms.js';
-import { useList } from '../api/queries.js';
+import { useList } from '../api/hooks.js';
 import {
   countOf,
-  findType,
+  deviceType,
+  fieldFor,
   type OpenAlarms,
   type ResourceType,
   type StoredObject,
@@ -22,11 +23,6 @@ const refetch_ms = 10_000;
 const max_page_size = 1000;
 const max_counts = 1000;
 const device_fields = 'id_developer,name,enabled,status,last_status_at,alarms';
-
-/** The key of an object in addresses: its type and identifier. */
-export function keyOf({ plural }: ResourceType, id: string): string {
-  return `${plural}/${id}`;
-}
 
 function useOpenNodes(): [ReadonlySet<string>, (key: string) => void] {
   const [search, setSearch] = useAddress();
@@ -65,11 +61,15 @@ export function Level({ type, query }: { type: ResourceType; query: Siblings }) 
             ))}
           </ul>
           {total > result.length && (
-            <Button onClick={() => setMax(Math.min(max_page_size, max * 4))} disabled={max === max_page_size}>
-              {max === max_page_size
-                ? `The first ${formatNumber(result.length)} of ${formatNumber(total)}: see the list`
-                : `More (${formatNumber(total - result.length)})`}
-            </Button>
+            <Button
+              label={
+                max === max_page_size
+                  ? `The first ${formatNumber(result.length)} of ${formatNumber(total)}: see the list`
+                  : `More (${formatNumber(total - result.length)})`
+              }
+              onClick={() => setMax(Math.min(max_page_size, max * 4))}
+              disabled={max === max_page_size}
+            />
           )}
         </>
       )}
@@ -87,17 +87,13 @@ interface TreeNodeProps {
 function TreeNode({ type, object, siblings }: TreeNodeProps) {
   const [open, toggle] = useOpenNodes();
   const [search] = useAddress();
-  const key = keyOf(type, object.id_developer);
+  const key = `${type.plural}/${object.id_developer}`;
   const isOpen = open.has(key);
   const isChosen = search.at === key;
-  const children = type.children.flatMap(({ plural, field }) => {
-    const child = findType(plural);
-    return child ? [{ child, query: { [field]: object.id_developer } }] : [];
-  });
   return (
     <li>
       <div className={isChosen ? 'row tree-row chosen' : 'row tree-row'}>
-        {children.length > 0 ? (
+        {type.children.length > 0 ? (
           <button type="button" className="quiet" aria-expanded={isOpen} onClick={() => toggle(key)}>
             <span aria-hidden="true">{isOpen ? '▾' : '▸'}</span>
             <span className="hidden">Contents of {object.name}</span>
@@ -129,8 +125,8 @@ function TreeNode({ type, object, siblings }: TreeNodeProps) {
       </div>
       {isOpen && (
         <div className="branch">
-          {children.map(({ child, query }) => (
-            <Level key={child.plural} type={child} query={query} />
+          {type.children.map((child) => (
+            <Level key={child.plural} type={child} query={{ [fieldFor(type)]: object.id_developer }} />
           ))}
         </div>
       )}
@@ -166,7 +162,7 @@ interface BranchCountsProps {
 
 /** The numbers of devices of a branch by status, and of its open alarms by severity. */
 function BranchCounts({ type, object: { id_developer: id, name }, siblings }: BranchCountsProps) {
-  const field = `id_${type.name}`;
+  const field = fieldFor(type);
   const devices = useBranchCounts('/devices/counts/', { field, id, by: 'status', query: siblings });
   // those that have stopped to send a status, as no filter selects those that have never sent one
   const stopped = useBranchCounts(
@@ -178,16 +174,14 @@ function BranchCounts({ type, object: { id_developer: id, name }, siblings }: Br
   const shown: Record<string, number> = { ...devices, no_status, data_only: (devices.no_status ?? 0) - no_status };
   const query = { ...siblings, state: open_states };
   const alarms = useBranchCounts('/alarms/counts/', { field, id, by: 'severity', query });
-  const device = findType('devices');
   return (
     <>
       <AlarmBadges alarms={alarms} of={name} />
       {shownStatuses.map((status) => {
         const count = shown[status] ?? 0;
         return (
-          count > 0 &&
-          device && (
-            <StatusBadge key={status} status={status} of={countOf(device, count)}>
+          count > 0 && (
+            <StatusBadge key={status} status={status} of={countOf(deviceType, count)}>
               {formatNumber(count)}
             </StatusBadge>
           )

@@ -1,7 +1,6 @@
-import { Link } from '@tanstack/react-router';
+import { useSession } from '../api/hooks.js';
 import { pageSettings } from '../api/page-settings.js';
-import { useSession } from '../api/session.js';
-import { Command } from '../ui/button.js';
+import { Command, LinkButton } from '../ui/button.js';
 import { Panel } from '../ui/page.js';
 
 export function FirstRun() {
@@ -24,16 +23,12 @@ export function FirstRun() {
         {can('POST', '/import/') && (
           <Panel title="Import a file">
             <p>CSV or NDJSON, with one object a line.</p>
-            <Link to="/import" className="button primary">
-              Import
-            </Link>
+            <LinkButton to="/import" label="Import" kind="primary" />
           </Panel>
         )}
         <Panel title="Connect a device">
           <p>A name is enough. Its page has programs that send, and draws what arrives.</p>
-          <Link to="/$plural/new" params={{ plural: 'devices' }} className="button primary">
-            New device
-          </Link>
+          <LinkButton to="/$plural/new" params={{ plural: 'devices' }} label="New device" kind="primary" />
         </Panel>
       </div>
     </div>

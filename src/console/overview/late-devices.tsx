@@ -1,11 +1,9 @@
-import { useModels } from '../api/models.js';
-import { type Freshness, useList } from '../api/queries.js';
+import { type Freshness, useList, useModels, useSession } from '../api/hooks.js';
 import type { Entry, StoredObject } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { fieldOf, findMeasuredPaths, lastValueOf } from '../charts/measured-paths.js';
 import { Loaded, Panel } from '../ui/page.js';
-import { Table } from '../ui/table.js';
-import { columnsOf, Reference, Time } from '../ui/value.js';
+import { columnsOf, Table } from '../ui/table.js';
+import { Reference, Time } from '../ui/value.js';
 
 const max_rows = 10;
 const max_measures = 3;

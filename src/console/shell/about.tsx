@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
+import { useSession } from '../api/hooks.js';
 import { pageSettings } from '../api/page-settings.js';
-import { useSession } from '../api/session.js';
 import { formatTime } from '../lib/format.js';
 import { Facts, Page, Panel } from '../ui/page.js';
 

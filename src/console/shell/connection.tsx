@@ -24,9 +24,9 @@ export function ConnectionBanner() {
     await queryClient.refetchQueries({ type: 'active' });
   }
   return (
-    <div role="alert" className="banner">
+    <div role="alert" className="row banner">
       <p>{describeError(error)} Trying again…</p>
-      <Button onClick={tryNow}>Try now</Button>
+      <Button label="Try now" onClick={tryNow} />
     </div>
   );
 }

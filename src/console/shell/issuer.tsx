@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { useMutation } from '@tanstack/react-query';
 import { describeError } from '../api/errors.js';
 import { pageSettings } from '../api/page-settings.js';
 import { endOfSession, goToIssuer, signOut } from '../api/sign-in.js';
@@ -8,21 +8,10 @@ import { Page } from '../ui/page.js';
 
 /** Offers the sign-in at the issuer, if there is one, and after a sign-out the end of the session there. */
 export function IssuerSignIn() {
-  const [failure, setFailure] = useState<string>();
-  const [isLeaving, setLeaving] = useState(false);
+  const leave = useMutation({ mutationFn: goToIssuer });
   const end_address = useStore(endOfSession);
   if (pageSettings.oidc === undefined) return null;
   const { host } = new URL(pageSettings.oidc.issuer);
-
-  function leave(): void {
-    setLeaving(true);
-    setFailure(undefined);
-    goToIssuer().catch((error: unknown) => {
-      setFailure(describeError(error));
-      setLeaving(false);
-    });
-  }
-
   return (
     <div className="stack">
       {end_address !== undefined && (
@@ -30,15 +19,18 @@ export function IssuerSignIn() {
           You are signed out here. Your session at {host} goes on: <a href={end_address}>sign out there, too</a>.
         </p>
       )}
-      {failure !== undefined && (
+      {leave.error && (
         <p role="alert" className="row failure">
-          {host} cannot be used: {failure}
+          {host} cannot be used: {describeError(leave.error)}
         </p>
       )}
       {window.isSecureContext ? (
-        <Button kind="primary" onClick={leave} disabled={isLeaving}>
-          Sign in with {host}
-        </Button>
+        <Button
+          label={`Sign in with ${host}`}
+          kind="primary"
+          onClick={() => leave.mutate()}
+          disabled={leave.isPending || leave.isSuccess}
+        />
       ) : (
         <p>Signing in with {host} needs an https address of this page.</p>
       )}
@@ -50,10 +42,10 @@ export function IssuerSignIn() {
 /** Says that the user who has signed in at the issuer has no access. */
 export function NoAccess() {
   return (
-    <main className="sign-in">
+    <main className="stack sign-in">
       <Page title="No access">
         <p>You are signed in, but your user has no access to this service. Its administrators can give it.</p>
-        <Button onClick={() => void signOut()}>Sign out</Button>
+        <Button label="Sign out" onClick={() => void signOut()} />
       </Page>
     </main>
   );

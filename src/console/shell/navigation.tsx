@@ -1,8 +1,9 @@
 import '../ui/tabs.css';
 import { Link, useLocation } from '@tanstack/react-router';
+import { useSession } from '../api/hooks.js';
 import { pageSettings } from '../api/page-settings.js';
-import { useSession } from '../api/session.js';
 import { config_counts_path } from '../device/config-rows.js';
+import { LinkButton } from '../ui/button.js';
 
 interface View {
   to: string;
@@ -51,9 +52,12 @@ function useViews() {
   const { pathname } = useLocation();
   const isOffered = ({ to, needs, method = 'GET' }: View) =>
     (needs === undefined || can(method, needs)) && (to !== '/connections' || pageSettings.hasBroker);
-  const offered = views.map((parts) => parts.filter(isOffered)).filter((parts) => parts.length > 0);
+  const offered = views.flatMap((all) => {
+    const parts = all.filter(isOffered);
+    return parts.slice(0, 1).map((first) => ({ ...first, parts }));
+  });
   const path = `/${pathname.split('/')[1] ?? ''}`;
-  return { offered, path, shown: offered.find((parts) => parts.some(({ to }) => to === path)), pathname };
+  return { offered, path, shown: offered.find(({ parts }) => parts.some(({ to }) => to === path)), pathname };
 }
 
 /** The entries of the navigation. */
@@ -62,40 +66,34 @@ export function Navigation() {
   return (
     <nav id="navigation" aria-label="Views" className="side">
       <ul>
-        {offered.map((parts) => (
-          <NavLink key={parts[0]?.to} view={parts[0]} isShown={parts === shown} />
+        {offered.map((view) => (
+          <li key={view.to}>
+            <Link
+              to={view.to}
+              className="row"
+              activeOptions={{ exact: true, includeSearch: false }}
+              aria-current={view === shown ? 'page' : undefined}
+            >
+              <svg aria-hidden="true" width="16" height="16" viewBox="0 0 16 16" fill="none" stroke="currentColor">
+                <path d={icons.get(view.to)} strokeWidth="1.3" strokeLinecap="round" strokeLinejoin="round" />
+              </svg>
+              {view.label}
+            </Link>
+          </li>
         ))}
       </ul>
     </nav>
   );
 }
 
-function NavLink({ view, isShown }: { view: View | undefined; isShown: boolean }) {
-  if (view === undefined) return null;
-  return (
-    <li>
-      <Link
-        to={view.to}
-        activeOptions={{ exact: true, includeSearch: false }}
-        aria-current={isShown ? 'page' : undefined}
-      >
-        <Icon of={view.to} />
-        {view.label}
-      </Link>
-    </li>
-  );
-}
-
 /** The parts of the entry that is shown, above its lists. */
 export function Parts() {
-  const { shown = [], path, pathname } = useViews();
-  if (shown.length < 2 || pathname !== path) return null;
+  const { shown, path, pathname } = useViews();
+  if (shown === undefined || shown.parts.length < 2 || pathname !== path) return null;
   return (
     <nav className="row tabs" aria-label="Parts of this view">
-      {shown.map(({ to, label }) => (
-        <Link key={to} to={to} className="button tab" activeOptions={{ includeSearch: false }}>
-          {label}
-        </Link>
+      {shown.parts.map(({ to, label }) => (
+        <LinkButton key={to} to={to} label={label} kind="tab" activeOptions={{ includeSearch: false }} />
       ))}
     </nav>
   );
@@ -116,20 +114,3 @@ const icons: ReadonlyMap<string, string> = new Map([
   ['/storage', 'M3 4c0-3 10-3 10 0v8c0 3-10 3-10 0zM3 4c0 3 10 3 10 0M3 8c0 3 10 3 10 0'],
   ['/apikeys', 'M10 2a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM7 9l-5 5M4 12l2 2'],
 ]);
-
-/** The picture beside the name of a view. */
-export function Icon({ of }: { of: string }) {
-  return (
-    <svg
-      aria-hidden="true"
-      width="16"
-      height="16"
-      viewBox="0 0 16 16"
-      fill="none"
-      stroke="currentColor"
-      strokeWidth="1.3"
-    >
-      <path d={icons.get(of)} strokeLinecap="round" strokeLinejoin="round" />
-    </svg>
-  );
-}

@@ -1,13 +1,13 @@
-import type { ListAnswer } from '../api/types.js';
 import './search.css';
-import { useQuery } from '@tanstack/react-query';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { type KeyboardEvent, useEffect, useId, useState } from 'react';
 import { request } from '../api/client.js';
-import { findType, pageTypes, type ResourceType, type StoredObject } from '../api/resources.js';
-import { useReadable } from '../api/session.js';
+import { useReadable } from '../api/hooks.js';
+import { findType, type ListAnswer, pageTypes, type ResourceType, type StoredObject } from '../api/resources.js';
 import { type Place, visitedStore } from '../api/visited.js';
 import { useStore } from '../lib/store.js';
+import { wait } from '../lib/wait.js';
 import { Dialog } from '../ui/dialog.js';
 import { Failure } from '../ui/page.js';
 
@@ -29,7 +29,7 @@ export function Search() {
   }, []);
   return (
     <>
-      <button type="button" className="search-button" aria-keyshortcuts="Control+K" onClick={() => setOpen(true)}>
+      <button type="button" className="row search-button" aria-keyshortcuts="Control+K" onClick={() => setOpen(true)}>
         <svg aria-hidden="true" width="18" height="22" viewBox="0 0 18 18" fill="none" stroke="currentColor">
           <circle cx="7.5" cy="7.5" r="5" strokeWidth="1.8" />
           <path d="m11.5 11.5 4.5 4.5" strokeWidth="1.8" strokeLinecap="round" />
@@ -70,14 +70,18 @@ function SearchDialog({ onClose }: { onClose(): void }) {
   const [chosen, setChosen] = useState(0);
   const visited = useStore(visitedStore);
   const types = useReadable(pageTypes);
-  const q = useDebounced(text.trim(), pause_ms);
-  const { data, error } = useQuery({
+  const q = text.trim();
+  const { data, error, isPlaceholderData } = useQuery({
     queryKey: ['search', q],
-    queryFn: ({ signal }) => findPlaces(types, q, visited, signal),
+    async queryFn({ signal }) {
+      // further typing cancels this
+      await wait(pause_ms, signal);
+      return findPlaces(types, q, visited, signal);
+    },
     enabled: q !== '',
-    placeholderData: (previous) => previous,
+    placeholderData: keepPreviousData,
   });
-  const places = text.trim() === '' ? visited : (data ?? []);
+  const places = q === '' ? visited : (data ?? []);
   const navigate = useNavigate();
   const id = useId();
   const selected = Math.min(chosen, places.length - 1);
@@ -139,22 +143,12 @@ function SearchDialog({ onClose }: { onClose(): void }) {
         </div>
         <p className="muted" role="status">
           {places.length > 0
-            ? text.trim() === '' && 'Visited last.'
-            : text.trim() === ''
+            ? q === '' && 'Visited last.'
+            : q === ''
               ? 'Searches projects, services, groups, assets, devices and models.'
-              : data !== undefined && q === text.trim() && 'Nothing has this name or identifier.'}
+              : data !== undefined && !isPlaceholderData && 'Nothing has this name or identifier.'}
         </p>
       </div>
     </Dialog>
   );
-}
-
-/** Returns a value once it has stayed the same for some time. */
-export function useDebounced<T>(value: T, delay_ms: number): T {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), delay_ms);
-    return () => clearTimeout(timer);
-  }, [value, delay_ms]);
-  return settled;
 }

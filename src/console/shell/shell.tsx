@@ -5,14 +5,13 @@ import { lazy, Suspense, useEffect, useMemo, useState } from 'react';
 import { AlarmNotices } from '../alarms/notices.js';
 import { createInterface, loadDocument } from '../api/document.js';
 import { isWithoutAccess } from '../api/errors.js';
+import { SessionContext, self_path, useGet, useSession } from '../api/hooks.js';
 import type { Self } from '../api/interface.js';
 import { dropKey, keyStore } from '../api/key-store.js';
-import { self_path, useGet } from '../api/queries.js';
-import { SessionContext, useSession } from '../api/session.js';
 import { signOut } from '../api/sign-in.js';
 import { forgetVisited } from '../api/visited.js';
 import { useStore } from '../lib/store.js';
-import { Button, Menu } from '../ui/button.js';
+import { Button, LinkButton, Menu } from '../ui/button.js';
 import { Announcements, Failure, Loading, Page } from '../ui/page.js';
 import { Downloads } from '../ui/progress.js';
 import { ThemeChoice } from '../ui/theme.js';
@@ -61,10 +60,10 @@ function SignedIn() {
   if (failed && isWithoutAccess(failed.error)) return <NoAccess />;
   if (failed)
     return (
-      <main className="sign-in">
+      <main className="stack sign-in">
         <Page title="Signing in has failed">
           <Failure error={failed.error} onRetry={() => void failed.refetch()} />
-          <Button onClick={() => dropKey()}>Use another key</Button>
+          <Button label="Use another key" onClick={() => dropKey()} />
         </Page>
       </main>
     );
@@ -99,7 +98,7 @@ function Frame() {
           <span aria-hidden="true">☰</span>
           <span className="hidden">Menu</span>
         </button>
-        <Link to="/" className="brand" activeOptions={{ exact: true }}>
+        <Link to="/" className="row brand" activeOptions={{ exact: true }} aria-label="Device platform">
           <svg aria-hidden="true" width="22" height="22" viewBox="0 0 22 22" fill="none" stroke="currentColor">
             <rect x="6" y="6" width="10" height="10" rx="2" strokeWidth="2" />
             <path d="M9 1v4m4-4v4M9 17v4m4-4v4M1 9h4m-4 4h4M17 9h4m-4 4h4" strokeWidth="1.8" strokeLinecap="round" />
@@ -112,10 +111,8 @@ function Frame() {
           <p className="muted">
             Scope of the key: <strong>{self.scope}</strong>
           </p>
-          <Link to="/about" className="button">
-            About
-          </Link>
-          <Button onClick={() => void signOut()}>Sign out</Button>
+          <LinkButton to="/about" label="About" />
+          <Button label="Sign out" onClick={() => void signOut()} />
         </Menu>
       </header>
       <Navigation />
@@ -132,7 +129,7 @@ function Frame() {
 /** Says what a key is for that can read no list, in place of views that would all fail. */
 function KeyOfDevice({ self: { scope, id_device } }: { self: Self }) {
   return (
-    <main className="sign-in">
+    <main className="stack sign-in">
       <Page title={scope === 'device' ? 'A key of a device' : 'A key for sending'}>
         <p>
           {scope === 'device'
@@ -140,9 +137,7 @@ function KeyOfDevice({ self: { scope, id_device } }: { self: Self }) {
             : 'This key is for devices and programs that send streams, and can read nothing.'}
         </p>
         <p>The console needs a key of the scope read, write or admin.</p>
-        <Button kind="primary" onClick={() => void signOut()}>
-          Use another key
-        </Button>
+        <Button label="Use another key" kind="primary" onClick={() => void signOut()} />
       </Page>
     </main>
   );

@@ -1,8 +1,8 @@
 import '../forms/form.css';
-import { type SubmitEvent, useEffect, useRef, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { keyStore, storeKey } from '../api/key-store.js';
 import { pageSettings } from '../api/page-settings.js';
-import { FormActions } from '../ui/button.js';
+import { Form, FormActions } from '../ui/button.js';
 import { Page } from '../ui/page.js';
 import { IssuerSignIn } from './issuer.js';
 
@@ -16,8 +16,7 @@ export function SignIn() {
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => input.current?.focus(), []);
 
-  function submit(event: SubmitEvent): void {
-    event.preventDefault();
+  function submit(): void {
     const typed = key.trim();
     if (keyPattern.test(typed)) {
       storeKey(typed);
@@ -28,7 +27,7 @@ export function SignIn() {
   }
 
   return (
-    <main className="sign-in">
+    <main className="stack sign-in">
       <Page title="Sign in">
         <p>The console of a device platform: fleets of devices, what they measure, and whether they are well.</p>
         {notice !== undefined && (
@@ -37,7 +36,7 @@ export function SignIn() {
           </p>
         )}
         <IssuerSignIn />
-        <form onSubmit={submit} className="form">
+        <Form onSubmit={submit} className="form">
           <div className="field">
             <label htmlFor="key">API key</label>
             <input
@@ -55,7 +54,7 @@ export function SignIn() {
             </p>
           </div>
           <FormActions label="Sign in" />
-        </form>
+        </Form>
         <p>
           <a href={`${pageSettings.prefix}/docs/`}>Description of the interface</a>
         </p>

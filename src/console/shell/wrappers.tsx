@@ -1,7 +1,7 @@
 import { Link, useParams } from '@tanstack/react-router';
 import type { ComponentType, ReactNode } from 'react';
+import { useSession } from '../api/hooks.js';
 import { findType, type ResourceType } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { Page } from '../ui/page.js';
 
 /** Wraps a view of one type that the key may list: the first segment of the address names the type. */

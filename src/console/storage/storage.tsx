@@ -1,16 +1,15 @@
-import { type SubmitEvent, useState } from 'react';
+import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
+import { useApiMutation, useList, useSession } from '../api/hooks.js';
 import type { StorageFile } from '../api/interface.js';
-import { useApiMutation, useList } from '../api/queries.js';
-import { useSession } from '../api/session.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { useAddress } from '../ui/address.js';
+import { Form } from '../ui/button.js';
 import { Select } from '../ui/choice.js';
 import { ConfirmButton } from '../ui/dialog.js';
 import { Loaded, Page, Panel } from '../ui/page.js';
-import { PagedTable } from '../ui/table.js';
-import { columnsOf } from '../ui/value.js';
+import { columnsOf, PagedTable } from '../ui/table.js';
 
 const template = '/external/{provider}/user/{username}/';
 
@@ -20,16 +19,11 @@ export function Storage() {
   const [{ provider = '', username = '' }, setSearch] = useAddress();
   const choices = parameterOf(template, 'provider')?.schema.enum?.map(String) ?? [];
   const [user, setUser] = useState(username);
-
-  function choose(event: SubmitEvent): void {
-    event.preventDefault();
-    setSearch({ username: user.trim(), provider: provider || choices[0] });
-  }
-
+  const choose = () => setSearch({ username: user.trim(), provider: provider || choices[0] });
   return (
     <Page title="Linked storage">
       <div className="stack">
-        <form className="row" onSubmit={choose}>
+        <Form className="row" onSubmit={choose}>
           <Select
             aria-label="Provider"
             value={provider}
@@ -40,7 +34,7 @@ export function Storage() {
           <button type="submit" className="primary">
             Open
           </button>
-        </form>
+        </Form>
         {provider === '' || username === '' ? (
           <p className="empty">Choose a provider and a user, to see the files of their storage or to link one.</p>
         ) : (

@@ -1,8 +1,8 @@
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { type ReactNode, useCallback } from 'react';
+import { useSession } from '../api/hooks.js';
 import { shortenId } from '../api/names.js';
 import { findType } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 
 /** The parameters of an address. All state of a view that is worth a link is in them. */
 export type Search = Readonly<Record<string, string | undefined>>;
@@ -40,17 +40,17 @@ interface ObjectLinkProps {
   plural: string;
   id: string;
   /** Default: the identifier without its account. */
-  children?: ReactNode;
+  label?: ReactNode;
 }
 
 /** A link to an object by its name, or the name alone if the key may not see it; its identifier is in the title. */
-export function ObjectLink({ plural, id, children = shortenId(id) }: ObjectLinkProps) {
+export function ObjectLink({ plural, id, label = shortenId(id) }: ObjectLinkProps) {
   const { can } = useSession();
   const type = findType(plural);
-  if (type !== undefined && !can('GET', type.object_path)) return <span title={id}>{children}</span>;
+  if (type !== undefined && !can('GET', type.object_path)) return <span title={id}>{label}</span>;
   return (
     <Link to="/$plural/$id" params={{ plural, id }} title={id}>
-      {children}
+      {label}
     </Link>
   );
 }

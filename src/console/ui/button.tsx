@@ -1,39 +1,69 @@
 import './menu.css';
 import './command.css';
-import { type ReactNode, useRef } from 'react';
+import { createLink } from '@tanstack/react-router';
+import { type ComponentProps, type ReactNode, useRef } from 'react';
 import { announce } from '../lib/announcements.js';
 
 export interface ButtonProps {
+  label: string;
   onClick(): unknown;
   kind?: 'primary' | 'danger' | 'quiet';
   /** The object that the button is for, read out by screen readers. */
   of?: string;
   disabled?: boolean;
   title?: string | undefined;
-  children: ReactNode;
 }
 
-export function Button({ onClick, kind, of, children, ...rest }: ButtonProps) {
+export function Button({ label, onClick, kind, of, ...rest }: ButtonProps) {
   return (
     <button type="button" className={kind} onClick={() => void onClick()} {...rest}>
-      {children}
+      {label}
       {of !== undefined && <span className="hidden"> {of}</span>}
     </button>
   );
 }
 
+interface AnchorProps extends ComponentProps<'a'>, Pick<ButtonProps, 'label' | 'of'> {
+  kind?: 'primary' | 'tab';
+}
+
+/** A link that looks like a button. */
+export const LinkButton = createLink(({ label, of, kind, ...link }: AnchorProps) => (
+  <a {...link} className={kind === undefined ? 'button' : `button ${kind}`}>
+    {label}
+    {of !== undefined && <span className="hidden"> {of}</span>}
+  </a>
+));
+
 interface ToggleProps {
+  label: string;
   isOn: boolean;
   onChange(isOn: boolean): void;
-  children: string;
 }
 
 /** A button that switches something on and off. */
-export function Toggle({ isOn, onChange, children }: ToggleProps) {
+export function Toggle({ label, isOn, onChange }: ToggleProps) {
   return (
     <button type="button" className="toggle" aria-pressed={isOn} onClick={() => onChange(!isOn)}>
-      {children}
+      {label}
     </button>
+  );
+}
+
+interface FormProps extends Omit<ComponentProps<'form'>, 'onSubmit'> {
+  onSubmit(): void;
+}
+
+/** A form that the page handles, in place of the browser. */
+export function Form({ onSubmit, ...rest }: FormProps) {
+  return (
+    <form
+      {...rest}
+      onSubmit={(event) => {
+        event.preventDefault();
+        onSubmit();
+      }}
+    />
   );
 }
 
@@ -55,7 +85,7 @@ export function FormActions({ label, kind = 'primary', disabled, onCancel, child
       <button type="submit" className={kind} disabled={disabled}>
         {label}
       </button>
-      {onCancel && <Button onClick={onCancel}>{cancelLabel}</Button>}
+      {onCancel && <Button label={cancelLabel} onClick={onCancel} />}
       {children}
     </div>
   );
@@ -102,7 +132,7 @@ export function Command({ text }: { text: string }) {
   return (
     <div className="command">
       <pre>{text}</pre>
-      <Button onClick={() => copy(text)}>Copy</Button>
+      <Button label="Copy" onClick={() => copy(text)} />
     </div>
   );
 }

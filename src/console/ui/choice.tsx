@@ -3,14 +3,16 @@ import type { SelectHTMLAttributes } from 'react';
 interface SelectProps extends Omit<SelectHTMLAttributes<HTMLSelectElement>, 'onChange'> {
   /** Values with their texts. */
   options: readonly (readonly [value: string, text: string])[];
+  /** Text of the option that stands for none of them. */
+  empty?: string;
   onChange(value: string): void;
 }
 
-/** A choice of one value; its children are options before the others. */
-export function Select({ options, onChange, children, ...rest }: SelectProps) {
+/** A choice of one value. */
+export function Select({ options, empty, onChange, ...rest }: SelectProps) {
   return (
     <select {...rest} onChange={({ target }) => onChange(target.value)}>
-      {children}
+      {empty && <option value="">{empty}</option>}
       {options.map(([value, text]) => (
         <option key={value} value={value}>
           {text}

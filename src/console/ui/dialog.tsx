@@ -33,23 +33,20 @@ export function Dialog({ title, onClose, children, isWide = false }: DialogProps
   );
 }
 
-interface DialogButtonProps extends Omit<ButtonProps, 'onClick' | 'children'> {
-  label: string;
+interface DialogButtonProps extends Omit<ButtonProps, 'onClick'> {
   /** Title of the dialog; default: the label. */
   heading?: string;
   children(close: () => void): ReactNode;
 }
 
-export function DialogButton({ label, heading = label, children, ...button }: DialogButtonProps) {
+export function DialogButton({ heading, children, ...button }: DialogButtonProps) {
   const [isOpen, setOpen] = useState(false);
   const close = () => setOpen(false);
   return (
     <>
-      <Button {...button} onClick={() => setOpen(true)}>
-        {label}
-      </Button>
+      <Button {...button} onClick={() => setOpen(true)} />
       {isOpen && (
-        <Dialog title={heading} onClose={close}>
+        <Dialog title={heading ?? button.label} onClose={close}>
           {children(close)}
         </Dialog>
       )}
@@ -57,11 +54,7 @@ export function DialogButton({ label, heading = label, children, ...button }: Di
   );
 }
 
-interface ConfirmButtonProps {
-  label: string;
-  heading: string;
-  kind?: ButtonProps['kind'];
-  of?: string;
+interface ConfirmButtonProps extends Omit<DialogButtonProps, 'children'> {
   onConfirm(): void;
   /** Consequence, shown in the dialog. */
   children: ReactNode;
@@ -76,15 +69,14 @@ export function ConfirmButton({ label, onConfirm, children, ...rest }: ConfirmBu
           <div>{children}</div>
           <div className="row">
             <Button
+              label={label}
               kind="danger"
               onClick={() => {
                 close();
                 onConfirm();
               }}
-            >
-              {label}
-            </Button>
-            <Button onClick={close}>Cancel</Button>
+            />
+            <Button label="Cancel" onClick={close} />
           </div>
         </div>
       )}

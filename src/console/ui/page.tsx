@@ -83,7 +83,7 @@ export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => vo
   return (
     <div role="alert" className="row failure">
       <p>{describeError(error)}</p>
-      {onRetry && <Button onClick={onRetry}>Try again</Button>}
+      {onRetry && <Button label="Try again" onClick={onRetry} />}
     </div>
   );
 }

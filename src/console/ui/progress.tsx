@@ -19,7 +19,7 @@ export function Progress({ label, value, max, onCancel }: ProgressProps) {
     <div className="row">
       <label htmlFor={id}>{label}</label>
       <progress id={id} {...(value && { value, max })} />
-      {onCancel && <Button onClick={onCancel}>Cancel</Button>}
+      {onCancel && <Button label="Cancel" onClick={onCancel} />}
     </div>
   );
 }

@@ -1,8 +1,13 @@
 import './table.css';
 import { memo, type ReactNode, useCallback, useEffect, useRef } from 'react';
+import type { Schema } from '../api/document.js';
+import { type NameOf, shortenId } from '../api/names.js';
+import { type Entry, shownStatusOf } from '../api/resources.js';
 import { formatNumber, labelOf } from '../lib/format.js';
 import { createStore, useStore } from '../lib/store.js';
+import { ObjectLink } from './address.js';
 import { Button, Toggle } from './button.js';
+import { Value } from './value.js';
 
 export interface Column<T> {
   field: string;
@@ -180,6 +185,36 @@ function SelectAll({ selection: { selected, onSelect }, keys }: { selection: Sel
   );
 }
 
+interface ColumnOptions<T> {
+  /** Type whose objects the first column links to. */
+  linked?: string | undefined;
+  /** Fields that are shown in another way than by `Value`. */
+  render?: Readonly<Record<string, (entry: T) => ReactNode>> | undefined;
+  /** Names of what the fields refer to, so that not every cell looks them up. */
+  nameOf?: NameOf;
+}
+
+/** Builds the columns of a table of objects with this schema. */
+export function columnsOf<T extends object>(
+  { properties = {} }: Schema,
+  fields: readonly string[],
+  { linked, render = {}, nameOf = (_plural, id) => shortenId(id) }: ColumnOptions<T> = {},
+): Column<T>[] {
+  const show = (entry: T, field: string) => {
+    const value = field === 'status' ? shownStatusOf(entry as Entry) : Reflect.get(entry, field);
+    return <Value field={field} value={value} schema={properties[field]} nameOf={nameOf} />;
+  };
+  return fields.map((field, index) => ({
+    field,
+    label: labelOf(field, properties[field]?.['x-unit']),
+    render(entry) {
+      const value = render[field]?.(entry) ?? show(entry, field);
+      if (index > 0 || linked === undefined) return value;
+      return <ObjectLink plural={linked} id={String(Reflect.get(entry, 'id_developer'))} label={value} />;
+    },
+  }));
+}
+
 interface PagerProps {
   of: string;
   offset: number;
@@ -196,23 +231,14 @@ export function Pager({ of, offset, max, total, onMove }: PagerProps) {
   const shown = isBehind ? 'None on this page' : `${formatNumber(offset + 1)}–${formatNumber(last)}`;
   return (
     <nav className="row" aria-label={`Pages of ${of}`}>
-      <Button disabled={offset === 0} onClick={() => onMove(Math.max(0, previous))}>
-        Previous
-      </Button>
+      <Button label="Previous" disabled={offset === 0} onClick={() => onMove(Math.max(0, previous))} />
       <span>{total === 0 ? 'None' : `${shown} of ${formatNumber(total)}`}</span>
-      <Button disabled={last >= total} onClick={() => onMove(offset + max)}>
-        Next
-      </Button>
+      <Button label="Next" disabled={last >= total} onClick={() => onMove(offset + max)} />
     </nav>
   );
 }
 
-interface PagedTableProps<T> extends Pick<TableProps<T>, 'caption' | 'columns' | 'entries' | 'keyOf'> {
-  offset: number;
-  max: number;
-  total: number;
-  onMove(offset: number): void;
-}
+type PagedTableProps<T> = Pick<TableProps<T>, 'caption' | 'columns' | 'entries' | 'keyOf'> & Omit<PagerProps, 'of'>;
 
 /** A table of one page of a list, without sorting and selection. */
 export function PagedTable<T extends object>({ offset, max, total, onMove, ...table }: PagedTableProps<T>) {
@@ -234,13 +260,12 @@ export const compactStore = createStore(localStorage.getItem(item) === 'compact'
 export function DensityChoice() {
   return (
     <Toggle
+      label="Compact"
       isOn={useStore(compactStore)}
       onChange={(isCompact) => {
         localStorage.setItem(item, isCompact ? 'compact' : 'comfortable');
         compactStore.write(isCompact);
       }}
-    >
-      Compact
-    </Toggle>
+    />
   );
 }

@@ -1,6 +1,6 @@
 import './tabs.css';
 import type { ReactNode } from 'react';
-import { useSession } from '../api/session.js';
+import { useSession } from '../api/hooks.js';
 import { useAddress } from './address.js';
 
 export interface Tab {

@@ -4,17 +4,12 @@ import { Select } from './choice.js';
 const item = 'device-platform.theme';
 const choices = { system: 'Auto', light: 'Light', dark: 'Dark' };
 
-function readTheme(): string {
-  const stored = localStorage.getItem(item) ?? 'system';
-  return Object.hasOwn(choices, stored) ? stored : 'system';
-}
-
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
 /** Calls `listener` when the colours change, for what is not drawn by the style sheet. @returns a function that ends this */
 function listenToScheme(listener: () => void): () => void {
   const observer = new MutationObserver(listener);
-  observer.observe(document.documentElement, { attributeFilter: ['data-theme'] });
+  observer.observe(document.documentElement, { attributeFilter: ['style'] });
   dark.addEventListener('change', listener);
   return () => {
     observer.disconnect();
@@ -23,8 +18,7 @@ function listenToScheme(listener: () => void): () => void {
 }
 
 function readScheme(): string {
-  const { theme } = document.documentElement.dataset;
-  return theme === 'light' || theme === 'dark' ? theme : dark.matches ? 'dark' : 'light';
+  return document.documentElement.style.colorScheme || (dark.matches ? 'dark' : 'light');
 }
 
 /** Returns `light` or `dark`, as it is shown now. */
@@ -34,9 +28,9 @@ export function useScheme(): string {
 
 /** Chooses light, dark, or what the system prefers; the choice stays in this browser. */
 export function ThemeChoice() {
-  const [theme, setTheme] = useState(readTheme);
+  const [theme, setTheme] = useState(() => localStorage.getItem(item) ?? 'system');
   useEffect(() => {
-    document.documentElement.dataset.theme = theme;
+    document.documentElement.style.colorScheme = theme === 'system' ? '' : theme;
     localStorage.setItem(item, theme);
   }, [theme]);
   return <Select aria-label="Colours" value={theme} options={Object.entries(choices)} onChange={setTheme} />;

@@ -1,7 +1,7 @@
 import './value.css';
 import type { ReactNode } from 'react';
 import { isTime, type Schema, typeOf } from '../api/document.js';
-import { type NameOf, shortenId, useNames } from '../api/names.js';
+import { type NameOf, useNames } from '../api/names.js';
 import {
   type Entry,
   type OpenAlarms,
@@ -15,7 +15,6 @@ import { describeCondition } from '../lib/conditions.js';
 import { formatBytes, formatDistance, formatNumber, formatTime, labelOf } from '../lib/format.js';
 import { ObjectLink } from './address.js';
 import { Facts } from './page.js';
-import type { Column } from './table.js';
 
 interface StatusBadgeProps {
   status: unknown;
@@ -79,10 +78,12 @@ interface ValueProps {
   field: string;
   value: unknown;
   schema?: Schema | undefined;
+  /** Names what the field refers to; default: the value looks it up. */
+  nameOf?: NameOf;
 }
 
 /** The value of a field for people. Text of clients is only ever shown as text. */
-export function Value({ field, value, schema = {} }: ValueProps) {
+export function Value({ field, value, schema = {}, nameOf }: ValueProps) {
   if (value === undefined || value === null) return '–';
   if (typeof value === 'boolean') return value ? 'yes' : <span className="badge off">no</span>;
   if (typeof value === 'number') {
@@ -94,59 +95,14 @@ export function Value({ field, value, schema = {} }: ValueProps) {
   if (field === 'status') return <StatusBadge status={value} />;
   if (field === 'severity') return <SeverityBadge severity={value} />;
   const plural = schema['x-references'];
-  return plural === undefined ? value : <Reference plural={plural} id={value} />;
+  if (plural === undefined) return value;
+  if (nameOf === undefined) return <Reference plural={plural} id={value} />;
+  return <ObjectLink plural={plural} id={value} label={nameOf(plural, value)} />;
 }
 
 /** A link to an object, by its name. */
 export function Reference({ plural, id }: { plural: string; id: string }) {
-  const nameOf = useNames([plural]);
-  return (
-    <ObjectLink plural={plural} id={id}>
-      {nameOf(plural, id)}
-    </ObjectLink>
-  );
-}
-
-interface ColumnOptions<T> {
-  /** Type whose objects the first column links to. */
-  linked?: string | undefined;
-  /** Fields that are shown in another way than by `Value`. */
-  render?: Readonly<Record<string, (entry: T) => ReactNode>> | undefined;
-  /** Names of what the fields refer to, so that not every cell looks them up. */
-  nameOf?: NameOf;
-}
-
-/** Builds the columns of a table of objects with this schema. */
-export function columnsOf<T extends object>(
-  { properties = {} }: Schema,
-  fields: readonly string[],
-  { linked, render = {}, nameOf = (_plural, id) => shortenId(id) }: ColumnOptions<T> = {},
-): Column<T>[] {
-  const show = (entry: T, field: string) => {
-    const content = field === 'status' ? shownStatusOf(entry as Entry) : Reflect.get(entry, field);
-    const schema = properties[field] ?? {};
-    const plural = schema['x-references'];
-    if (plural === undefined || typeof content !== 'string')
-      return <Value field={field} value={content} schema={schema} />;
-    return (
-      <ObjectLink plural={plural} id={content}>
-        {nameOf(plural, content)}
-      </ObjectLink>
-    );
-  };
-  return fields.map((field, index) => ({
-    field,
-    label: labelOf(field, properties[field]?.['x-unit']),
-    render(entry) {
-      const value = render[field]?.(entry) ?? show(entry, field);
-      if (index > 0 || linked === undefined) return value;
-      return (
-        <ObjectLink plural={linked} id={String(Reflect.get(entry, 'id_developer'))}>
-          {value}
-        </ObjectLink>
-      );
-    },
-  }));
+  return <ObjectLink plural={plural} id={id} label={useNames([plural])(plural, id)} />;
 }
 
 interface FieldListProps {

@@ -1,9 +1,8 @@
 import { type ComponentProps, useState } from 'react';
 import { pathOf } from '../api/client.js';
+import { useGet, useList, useSession } from '../api/hooks.js';
 import type { EventText } from '../api/interface.js';
-import { useGet, useList } from '../api/queries.js';
 import type { Entry } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { SchemaField } from '../forms/fields.js';
 import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
 import { ObjectLink } from '../ui/address.js';

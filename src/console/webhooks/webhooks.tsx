@@ -1,12 +1,11 @@
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
+import { useApiMutation, useGet, useSession } from '../api/hooks.js';
 import type { StatusAnswer } from '../api/interface.js';
-import { useApiMutation, useGet } from '../api/queries.js';
 import type { Entry } from '../api/resources.js';
-import { useSession } from '../api/session.js';
 import { findChanges } from '../edit/changes.js';
-import { CreateWithSecret } from '../forms/create-with-secret.js';
+import { CreateWithSecret } from '../forms/create-form.js';
 import { fieldsOf, type Values } from '../forms/form.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { Button } from '../ui/button.js';
@@ -90,7 +89,7 @@ function Deliveries({ id }: { id: string }) {
     announcesFailure: true,
   });
   return (
-    <Panel title="Deliveries" actions={<Button onClick={() => test.mutate()}>Send a test</Button>}>
+    <Panel title="Deliveries" actions={<Button label="Send a test" onClick={() => test.mutate()} />}>
       <ObjectTable
         caption="Deliveries"
         template={`${object_path}deliveries/`}
@@ -103,9 +102,7 @@ function Deliveries({ id }: { id: string }) {
               <DialogButton label="Show" heading={String(type)} of={String(event)}>
                 {() => <DeliveredEvent id={String(event)} />}
               </DialogButton>
-              <Button of={String(event)} onClick={() => retry.mutate(String(event))}>
-                Retry
-              </Button>
+              <Button label="Retry" of={String(event)} onClick={() => retry.mutate(String(event))} />
             </span>
           )
         }

@@ -8,13 +8,14 @@ import {
   useQuery,
   useQueryClient,
 } from '@tanstack/react-query';
-import { useMemo } from 'react';
+import { createContext, use, useMemo } from 'react';
 import { announce } from '../lib/announcements.js';
-import { type Query, request } from './client.js';
+import { pathOf, type Query, request } from './client.js';
+import type { Interface } from './document.js';
 import { describeError, isKeyRejected, isTemporary, RequestError } from './errors.js';
+import type { Self } from './interface.js';
 import { dropRejected } from './key-store.js';
-import { filtersOfStatus } from './resources.js';
-import type { ListAnswer } from './types.js';
+import { filtersOfStatus, type ListAnswer, type Model, type ResourceType } from './resources.js';
 
 /** Path that shows the key itself; the first request after the sign-in. */
 export const self_path = '/self/';
@@ -44,6 +45,26 @@ export function createQueryClient(): QueryClient {
       mutations: { retry: false, networkMode: 'always' },
     },
   });
+}
+
+/** The interface as the key may use it, and the owner of the key; all views share them after the sign-in. */
+export interface Session extends Interface {
+  self: Self;
+}
+
+export const SessionContext = createContext<Session | undefined>(undefined);
+
+/** Returns the session. @throws Error outside of the signed-in part */
+export function useSession(): Session {
+  const session = use(SessionContext);
+  if (session === undefined) throw new Error('not signed in');
+  return session;
+}
+
+/** Returns those types whose lists the key may read. */
+export function useReadable(types: readonly ResourceType[]): ResourceType[] {
+  const { can } = useSession();
+  return types.filter(({ list_path }) => can('GET', list_path));
 }
 
 interface Options {
@@ -111,6 +132,18 @@ export function useStatusCounts(query: Query = {}, options: Options = {}): Count
   if (counts === undefined || (late > 0 && stopped === undefined)) return undefined;
   const shown: Readonly<Record<string, number>> = { no_status: stopped ?? 0, data_only: late - (stopped ?? 0) };
   return { total: counts.total, of: (status) => (late > 0 ? shown[status] : undefined) ?? counts.of(status) };
+}
+
+const model_query = { fields: 'id_developer,measures,properties', max: 1000 };
+
+/** Reads the measures and properties of the models. */
+export function useModels({ enabled }: { enabled: boolean }): UseQueryResult<ListAnswer<Model>> {
+  return useList<Model>('/models/', model_query, { enabled });
+}
+
+/** Reads a model; nothing for a device without one. */
+export function useModel(id = ''): UseQueryResult<Model> {
+  return useGet<Model>(pathOf('models', id), {}, { enabled: id !== '' });
 }
 
 interface MutationOptions<Input, Result> {
