@@ -60,6 +60,7 @@ export function openClient(session: Session, deps: ClientDeps) {
   const { rules, link, messageMemory, handlePublish, stopped, subscribers, retained, deviceFeeds } = deps;
   const { outbox, connect } = session;
   const { level, keep_alive_s, properties, will } = connect;
+  const { max_packet_bytes = Number.POSITIVE_INFINITY } = properties;
   const memory = countInput(messageMemory, session);
   let input: Input | undefined;
   let received_at = performance.now();
@@ -97,7 +98,7 @@ export function openClient(session: Session, deps: ClientDeps) {
     {
       level,
       receive_maximum: properties.receive_maximum ?? default_receive_maximum,
-      max_packet_bytes: properties.max_packet_bytes ?? Number.POSITIVE_INFINITY,
+      max_packet_bytes,
       topic_alias_maximum: properties.topic_alias_maximum ?? 0,
       wants_problem_information: properties.wants_problem_information !== 0,
     },
@@ -184,9 +185,11 @@ export function openClient(session: Session, deps: ClientDeps) {
     },
     /** Sends CONNACK, and handles what the client has sent and sends from now on. */
     start({ stream, input: pending }: ConnectRequest, isPresent: boolean) {
+      const connack = encodeConnack(isPresent, level === 5 ? describeBroker(session) : undefined);
+      if (connack.length > max_packet_bytes) session.end(reasons.too_large);
       if (!outbox.isOpen()) return memory.close();
       session.isConnected = true;
-      outbox.push(encodeConnack(isPresent, level === 5 ? describeBroker(session) : undefined));
+      outbox.push(connack);
       session.endWill = endWill;
       session.leave = (reason) => leave(() => session.end(reason));
       outbox.ended.then(close, rules.failed);

@@ -43,7 +43,7 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
     ['is an empty CONNECT', Buffer.from([0x10, 0])],
     ['is rubbish in a CONNECT', Buffer.concat([Buffer.from([0x10, 20]), Buffer.alloc(20, 255)])],
     ['is HTTP', Buffer.from('GET / HTTP/1.1\r\n\r\n')],
-  ])('closes at once a connection whose first packet %s', async (_what, bytes) => {
+  ])('closes at once a connection whose first packet %s (MQTT-3.1.0-1)', async (_what, bytes) => {
     // closed after 10 s
     const silent = await mqtt.raw();
     const raw = await mqtt.raw();
@@ -66,7 +66,7 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
     expect(process.memoryUsage().rss - before).toBeLessThan(64 * 1024 * 1024);
   });
 
-  it('takes packets of exactly 512 KiB, in pieces too, and closes on a byte more, after the login', async () => {
+  it('takes packets of exactly 512 KiB, in pieces too, and closes on a byte more, after the login (MQTT-3.2.2-15)', async () => {
     const raw = await mqtt.raw();
     raw.socket.write(connectPacket());
     expect([...(await raw.bytes(4))]).toEqual([0x20, 2, 0, 0]);
@@ -107,7 +107,7 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
     expect(performance.now() - begun).toBeGreaterThan(9000);
   });
 
-  it('ends a connection that stays silent for one and a half of its keep-alive time', async () => {
+  it('ends a connection that stays silent for one and a half of its keep-alive time (MQTT-3.1.2-22, MQTT-3.2.2-22)', async () => {
     const raw = await mqtt.raw();
     raw.socket.write(
       encodePacket(
@@ -197,7 +197,7 @@ describe('listening', () => {
     );
   });
 
-  it('takes a WebSocket at /mqtt with subprotocol mqtt or mqttv3.1 only, in binary', async () => {
+  it('takes a WebSocket at /mqtt of mqtt or mqttv3.1 only, in binary (MQTT-6.0.0-1, MQTT-6.0.0-3, MQTT-6.0.0-4)', async () => {
     const attempt = (url: string, protocols: string[]) =>
       new Promise<string>((resolve) => {
         const socket = new WebSocket(url, protocols);

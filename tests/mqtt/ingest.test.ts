@@ -48,7 +48,7 @@ describe('login (reference/mqtt.md#login)', () => {
     await raw.closed;
   });
 
-  it('works over a WebSocket too', async () => {
+  it('works over a WebSocket too (MQTT-4.2.0-1)', async () => {
     const { id, username } = await acme.device();
     const device = await mqtt.connect(username, { url: mqtt.ws });
     await device.publish(`${id}/streams`, { data: { t: 1 } });
@@ -313,7 +313,7 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     await device.end();
   });
 
-  it('keeps the order of a client’s messages', async () => {
+  it('keeps the order of a client’s messages (MQTT-4.6.0-5, MQTT-4.6.0-6)', async () => {
     const { id, username } = await acme.device(['plain']);
     const device = await mqtt.connect(username);
     await device.subscribe([`${id}/streams`, 'plain']);

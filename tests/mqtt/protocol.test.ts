@@ -125,7 +125,7 @@ describe('protocol versions (reference/mqtt.md#broker)', () => {
     ['MQIsdp', 3, accepted],
     ['MQTT', 4, accepted],
     ['MQTT', 0x84, accepted],
-  ])('%s level %i is answered with CONNACK %j', async (name, level, connack) => {
+  ])('%s level %i is answered with CONNACK %j (MQTT-3.1.2-2)', async (name, level, connack) => {
     const raw = await mqtt.raw();
     raw.socket.write(encodeConnect({ username: device.username, clientId: 'raw', name, level }));
     expect([...(await raw.bytes(connack.length))]).toEqual(connack);
@@ -144,7 +144,7 @@ describe('protocol versions (reference/mqtt.md#broker)', () => {
     await raw.closed;
   });
 
-  it('another protocol name closes the connection without an answer', async () => {
+  it('another protocol name closes the connection without an answer (MQTT-3.1.2-1)', async () => {
     const raw = await mqtt.raw();
     raw.socket.write(encodeConnect({ username: device.username, clientId: 'raw', name: 'AMQP' }));
     await raw.closed;

@@ -43,7 +43,7 @@ const properties = {
   userProperties: { b: ['2', '1'], a: '3' },
 };
 
-it('tells what the broker has in CONNACK, and a client id for an empty one (reference/mqtt.md#mqtt-5)', async () => {
+it('tells what the broker has, and a client id for an empty one (MQTT-3.1.3-6, MQTT-3.1.3-7, MQTT-3.2.2-16)', async () => {
   const { socket, bytes } = await mqtt.raw();
   const login = [encodeString(''), encodeString(device.username), encodeString(password)];
   const expiry = Buffer.from([5, 0x11, 0, 39, 141, 1]);
@@ -88,7 +88,7 @@ describe('properties of a message', () => {
     for (const client of [five, four, late, back, sender]) await client.end();
   });
 
-  it('include what is left of the message expiry, after which it is not delivered', async () => {
+  it('include what is left of the message expiry, after which it is not delivered (MQTT-3.3.2-5, MQTT-3.3.2-6)', async () => {
     const topic = `plain/expiry-${++names}`;
     const away = { clientId: `expiring-${names}`, clean: false, properties: { sessionExpiryInterval: 1000 } };
     const sleeper = await connect5(away);
@@ -161,7 +161,7 @@ describe('reason codes', () => {
     expect(await reasonsOf(false)).toEqual([undefined, undefined]);
   });
 
-  it('free the packet id of a refused message of QoS 2', async () => {
+  it('free the packet id of a refused message of QoS 2 (MQTT-4.3.3-9)', async () => {
     const { socket, bytes } = await mqtt.raw();
     const login = [encodeString('reuses'), encodeString(device.username), encodeString(password)];
     socket.write(encodePacket(0x10, encodeString('MQTT'), Buffer.from([5, 0xc2, 0, 60, 0]), ...login));
@@ -223,18 +223,25 @@ describe('reason codes', () => {
     ['$share/', 0x8f],
     ['$share/g+/plain/a', 0x8f],
     ['$share/g1/plain/a#', 0x8f],
+    ['plain/a#', 0x8f],
+    ['plain/#/a', 0x8f],
+    ['plain/a+', 0x8f],
+    ['plain/+/a', 1],
     ['$share/g1/x@acme/commands', 0x87],
     ['$share/g1/+/state/desired', 0x87],
     ['$share/g1/x@acme/streams', 1],
-  ])('of SUBACK: %s is refused with %i', async (filter, code) => {
-    const { socket, bytes } = await mqtt.raw();
-    const login = [encodeString(`five-${++names}`), encodeString(device.username), encodeString(password)];
-    socket.write(encodePacket(0x10, encodeString('MQTT'), Buffer.from([5, 0xc2, 0, 60, 0]), ...login));
-    const { length } = await bytes(24);
-    socket.write(encodePacket(0x82, Buffer.from([0, 1, 0]), encodeString(filter), Buffer.from([1])));
-    expect((await bytes(length + 6)).at(-1)).toBe(code);
-    socket.destroy();
-  });
+  ])(
+    'of SUBACK: %s is answered with %i (MQTT-4.7.1-1, MQTT-4.7.1-2, MQTT-4.8.2-1, MQTT-4.8.2-2)',
+    async (filter, code) => {
+      const { socket, bytes } = await mqtt.raw();
+      const login = [encodeString(`five-${++names}`), encodeString(device.username), encodeString(password)];
+      socket.write(encodePacket(0x10, encodeString('MQTT'), Buffer.from([5, 0xc2, 0, 60, 0]), ...login));
+      const { length } = await bytes(24);
+      socket.write(encodePacket(0x82, Buffer.from([0, 1, 0]), encodeString(filter), Buffer.from([1])));
+      expect((await bytes(length + 6)).at(-1)).toBe(code);
+      socket.destroy();
+    },
+  );
 
   describe('of DISCONNECT', () => {
     /** Connects a client of its own device and notes why the broker ends the connection. */
@@ -344,7 +351,7 @@ describe('subscription options', () => {
   });
 });
 
-it('sends no more than the receive maximum, and no packet over the maximum size', async () => {
+it('sends no more than the receive maximum, and no packet over the maximum size (MQTT-3.3.4-9)', async () => {
   const topic = `plain/flow-${++names}`;
   const client = await connect5({ properties: { receiveMaximum: 2, maximumPacketSize: 200 } });
   let [unacknowledged, max_seen] = [0, 0];
@@ -413,7 +420,7 @@ it('shares a subscription: one member gets each message, and another what it has
   for (const client of [second, sender]) await client.end();
 });
 
-it('lets a will wait for its delay, and drops it if the client resumes its session', async () => {
+it('lets a will wait for its delay, and drops it if the client resumes its session (MQTT-3.1.3-9)', async () => {
   const topic = `plain/will-${++names}`;
   const watcher = await connect5();
   await watcher.subscribe(topic, 1);

@@ -88,6 +88,12 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
     host.write(bytes.length <= client.max_packet_bytes ? bytes : encodeAck(type, packet_id, reason));
   }
 
+  function answer(type: 'suback' | 'unsuback', packet_id: number, codes: readonly number[]): void {
+    const bytes = encodeCodes(type, packet_id, codes, level);
+    if (bytes.length <= client.max_packet_bytes) host.write(bytes);
+    else host.fail(new PacketError('the client takes no packet so large', reasons.too_large));
+  }
+
   function resolveAlias(packet: PublishPacket): void {
     const { topic_alias } = packet.properties;
     if (topic_alias === undefined) return;
@@ -145,11 +151,11 @@ export function createConnection<Origin>(client: ClientLimits, host: Host<Origin
   }
 
   async function subscribe(packet: SubscribePacket): Promise<void> {
-    await host.subscribe(packet, (codes) => host.write(encodeCodes('suback', packet.packet_id, codes, level)));
+    await host.subscribe(packet, (codes) => answer('suback', packet.packet_id, codes));
   }
 
   async function unsubscribe(packet_id: number, filters: readonly string[]): Promise<void> {
-    host.write(encodeCodes('unsuback', packet_id, await host.unsubscribe(filters), level));
+    answer('unsuback', packet_id, await host.unsubscribe(filters));
   }
 
   function handlePacket(bytes: Buffer): Promise<void> | undefined {

@@ -74,7 +74,7 @@ export function createDelivery(
       dup,
       packet_id: qos === 0 ? 0 : connection.begin({ qos, origin, isReceived: false }, former),
       properties,
-      expiry_s: expires_at && Math.ceil((expires_at.getTime() - clock()) / 1000),
+      expiry_s: expires_at && Math.max(0, Math.ceil((expires_at.getTime() - clock()) / 1000)),
       subscription_ids: match.ids,
     };
   }
@@ -173,7 +173,9 @@ export function createDelivery(
       if (!isStopped && (await message.hasEnded?.(hasWaited))) return;
       if (isStopped || session.revoked) return;
     } while (!rules.isFresh(session) || mustWait());
-    if (!canReceive(session.permissions, topic) || isExpired(message, clock())) {
+    // a message of QoS 2 that was sent before no longer expires (MQTT-4.3.3-7)
+    const hasExpired = (qos < 2 || message.packet_id === undefined) && isExpired(message, clock());
+    if (!canReceive(session.permissions, topic) || hasExpired) {
       if (isOfQueue(origin)) session.queue?.remove(origin);
       return;
     }
