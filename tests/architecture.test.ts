@@ -328,7 +328,6 @@ it('has no function of more than 60 lines in src/', () => {
     'mqtt/broker.ts startBroker',
     'mqtt/client.ts openClient',
     'mqtt/connection/connection.ts createConnection',
-    'mqtt/connection/input.ts countInput',
     'mqtt/connection/input.ts createInput',
     'mqtt/connection/outbox.ts createOutbox',
     'mqtt/login/session-authorizer.ts createSessionAuthorizer',

@@ -4,7 +4,7 @@ import type { Shares } from '../lib/shares.js';
 import { createConnection, type Host, receive_maximum, topic_alias_maximum } from './connection/connection.js';
 import { type ConnackProperties, encodeConnack } from './connection/encode.js';
 import { packet_limit_bytes } from './connection/frames.js';
-import { countInput, createInput, type Input } from './connection/input.js';
+import { createInput, type Input } from './connection/input.js';
 import { PacketError, reasons } from './connection/reasons.js';
 import type { ConnectRequest } from './protocol/connect-packet.js';
 import type { HandlePublish } from './publish-handler.js';
@@ -61,7 +61,6 @@ export function openClient(session: Session, deps: ClientDeps) {
   const { outbox, connect } = session;
   const { level, keep_alive_s, properties, will } = connect;
   const { max_packet_bytes = Number.POSITIVE_INFINITY } = properties;
-  const memory = countInput(messageMemory, session);
   let input: Input | undefined;
   let received_at = performance.now();
   let hasDisconnected = false;
@@ -173,8 +172,7 @@ export function openClient(session: Session, deps: ClientDeps) {
     delivery.stop();
     subscriptions.close();
     if (deps.clients.get(session.client_id) === delivery) deps.clients.delete(session.client_id);
-    input?.stop(() => undefined);
-    memory.close();
+    input?.close();
   }
 
   return {
@@ -187,7 +185,7 @@ export function openClient(session: Session, deps: ClientDeps) {
     start({ stream, input: pending }: ConnectRequest, isPresent: boolean) {
       const connack = encodeConnack(isPresent, level === 5 ? describeBroker(session) : undefined);
       if (connack.length > max_packet_bytes) session.end(reasons.too_large);
-      if (!outbox.isOpen()) return memory.close();
+      if (!outbox.isOpen()) return;
       session.isConnected = true;
       outbox.push(connack);
       session.endWill = endWill;
@@ -200,7 +198,8 @@ export function openClient(session: Session, deps: ClientDeps) {
         session.end(reasons.busy);
       });
       input = createInput(stream, {
-        memory,
+        shares: messageMemory,
+        sender: session,
         handle(packet) {
           received_at = performance.now();
           return connection.handle(packet);

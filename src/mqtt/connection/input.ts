@@ -6,85 +6,14 @@ import { createFrameReader, type FrameError } from './frames.js';
 /** Bytes that a connection has sent and that are not stored yet, and bytes that it has not read (reference/limits.md#values). */
 export const max_session_bytes = 1024 * 1024;
 
-interface Sender {
-  account: string;
-  /** Settles when all publishes received so far are settled. */
-  readonly publishQueue: Promise<void>;
-}
-
-/** The bytes of a connection that the broker holds, until it is closed. */
-export type CountedInput = ReturnType<typeof countInput>;
-
-/** Counts the bytes of a connection in the pool of all. */
-export function countInput(shares: Shares, sender: Sender) {
-  const chunks: { bytes: number; release: Release }[] = [];
-  let isClosed = false;
-  /** Created by the first wait: most connections never wait. */
-  let left: AbortController | undefined;
-  let held_bytes = 0;
-  let isWaiting = false;
-  let readOn: () => void = () => undefined;
-
-  function hold(bytes: number, release: Release): void {
-    if (isClosed) release();
-    else chunks.push({ bytes, release });
-  }
-
-  const hasRoom = () => !isWaiting && held_bytes < max_session_bytes;
-
-  async function waitForRoom(bytes: number): Promise<void> {
-    isWaiting = true;
-    left ??= new AbortController();
-    hold(bytes, await shares.acquire(sender.account, { amount: bytes, signal: left.signal }));
-    isWaiting = false;
-  }
-
-  function finish(bytes: number): void {
-    const isFull = held_bytes >= max_session_bytes;
-    held_bytes -= bytes;
-    let rest = bytes;
-    for (let [first] = chunks; first !== undefined && rest > 0; [first] = chunks) {
-      const part = Math.min(rest, first.bytes);
-      first.bytes -= part;
-      rest -= part;
-      if (first.bytes > 0) break;
-      first.release();
-      chunks.shift();
-    }
-    if (isFull && hasRoom()) readOn();
-  }
-
-  return {
-    /** Sets the function to call when the connection may be read again. */
-    onRoom(callback: () => void): void {
-      readOn = callback;
-    },
-    /** Reports whether the connection may be read. */
-    hasRoom,
-    /** Counts a chunk. @returns undefined, or if it does not fit, a promise that rejects if it never will */
-    add(bytes: number): Promise<void> | undefined {
-      held_bytes += bytes;
-      const release = shares.tryTake(sender.account, bytes);
-      if (release === undefined) return waitForRoom(bytes);
-      hold(bytes, release);
-      return undefined;
-    },
-    /** The broker needs no memory for a packet any more. */
-    finish,
-    /** Ends the count: everything is given back when the broker has stored it. */
-    close(): void {
-      isClosed = true;
-      left?.abort();
-      const releaseAll = () => {
-        for (const { release } of chunks.splice(0)) release();
-      };
-      sender.publishQueue.then(releaseAll, releaseAll);
-    },
-  };
-}
-
 interface InputOptions {
-  memory: CountedInput;
+  /** The pool of the bytes of all connections. */
+  shares: Shares;
+  sender: {
+    account: string;
+    /** Settles when all publishes received so far are settled. */
+    readonly publishQueue: Promise<void>;
+  };
   /** Handles a packet. @returns a promise while the broker is busy with it, which never rejects */
   handle(packet: Buffer): Promise<void> | undefined;
   onError(error: FrameError): void;
@@ -95,17 +24,45 @@ interface InputOptions {
 /** The packets of a client. */
 export type Input = ReturnType<typeof createInput>;
 
-/** Reads the packets of a stream while there is memory for them. */
-export function createInput(stream: Duplex, { memory, handle, onError, onLeft }: InputOptions) {
+/** Reads the packets of a stream while there is memory for them, which is given back when the broker has handled them. */
+export function createInput(stream: Duplex, { shares, sender, handle, onError, onLeft }: InputOptions) {
   const split = createFrameReader();
+  /** Parts of the pool, in the order of the bytes. */
+  const parts: { bytes: number; release: Release }[] = [];
+  /** Created by the first wait: most connections never wait. */
+  let left: AbortController | undefined;
+  let held_bytes = 0;
+  /** Bytes of the next packet that are counted already. */
   let reserved_bytes = 0;
   let handling = 0;
+  let isWaiting = false;
   let isStopped = false;
+  let isClosed = false;
   let onIdle: () => void = () => undefined;
 
+  function hold(bytes: number, release: Release): void {
+    if (isClosed) release();
+    else parts.push({ bytes, release });
+  }
+
+  function giveBack(bytes: number): void {
+    held_bytes -= bytes;
+    let rest = bytes;
+    for (let [first] = parts; first !== undefined && rest > 0; [first] = parts) {
+      const freed = Math.min(rest, first.bytes);
+      first.bytes -= freed;
+      rest -= freed;
+      if (first.bytes > 0) break;
+      first.release();
+      parts.shift();
+    }
+  }
+
   function finish(bytes: number): void {
+    const isFull = held_bytes >= max_session_bytes;
     handling--;
-    memory.finish(bytes);
+    giveBack(bytes);
+    if (isFull) readOn();
     if (handling === 0) onIdle();
   }
 
@@ -126,15 +83,28 @@ export function createInput(stream: Duplex, { memory, handle, onError, onLeft }:
     return 0;
   }
 
-  /** Reads nothing until there is memory. */
-  function reserve(amount: number, next: () => void): void {
-    const waiting = amount > 0 ? awaitLater(memory.add(amount)) : undefined;
-    if (waiting === undefined) {
+  /** @returns false if there is no memory now */
+  function tryHold(bytes: number): boolean {
+    held_bytes += bytes;
+    const release = shares.tryTake(sender.account, bytes);
+    if (release !== undefined) hold(bytes, release);
+    return release !== undefined;
+  }
+
+  /** Takes memory, and reads nothing until there is some. */
+  function reserve(bytes: number, next: () => void): void {
+    if (bytes <= 0 || tryHold(bytes)) {
       next();
       return;
     }
+    isWaiting = true;
     stream.pause();
-    waiting.then(next, onLeft);
+    left ??= new AbortController();
+    shares.acquire(sender.account, { amount: bytes, signal: left.signal }).then((acquired) => {
+      isWaiting = false;
+      hold(bytes, acquired);
+      next();
+    }, onLeft);
   }
 
   function receive(chunk: Buffer): void {
@@ -153,23 +123,34 @@ export function createInput(stream: Duplex, { memory, handle, onError, onLeft }:
 
   function readOn(): void {
     if (isStopped) return;
-    if (memory.hasRoom()) stream.resume();
+    if (!isWaiting && held_bytes < max_session_bytes) stream.resume();
     else stream.pause();
+  }
+
+  /** Reads no more, and calls back once all packets are handled. */
+  function stop(idle: () => void): void {
+    isStopped = true;
+    stream.off('data', receive).off('end', onLeft).off('close', onLeft);
+    onIdle = idle;
+    if (handling === 0) idle();
   }
 
   return {
     /** Takes bytes that were received before. */
     start(received: Buffer): void {
-      memory.onRoom(readOn);
       stream.on('data', receive).on('end', onLeft).on('close', onLeft);
       receive(received);
     },
-    /** Reads no more, and calls back once all packets are handled. */
-    stop(idle: () => void): void {
-      isStopped = true;
-      stream.off('data', receive).off('end', onLeft).off('close', onLeft);
-      onIdle = idle;
-      if (handling === 0) idle();
+    stop,
+    /** Stops, and gives everything back when the broker has stored it. */
+    close(): void {
+      stop(() => undefined);
+      isClosed = true;
+      left?.abort();
+      const releaseAll = () => {
+        for (const { release } of parts.splice(0)) release();
+      };
+      sender.publishQueue.then(releaseAll, releaseAll);
     },
   };
 }
