@@ -1,4 +1,6 @@
 import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { awaitLater } from '../../lib/promises.js';
 
 const linger_ms = 1000;
 /** A client that has read nothing of what waits for so long is disconnected (reference/mqtt.md#delivery). */
@@ -23,7 +25,6 @@ export function createOutbox(stream: Duplex, onStuck: () => void) {
   let isOpen = true;
   let isScheduled = false;
   let read: { promise: Promise<void>; resolve: () => void; timer: NodeJS.Timeout } | undefined;
-  let onFlushed: () => void = () => undefined;
   let onEnded: () => void = () => undefined;
   const ended = new Promise<void>((resolve) => {
     onEnded = resolve;
@@ -49,10 +50,18 @@ export function createOutbox(stream: Duplex, onStuck: () => void) {
     pending = [];
     pending_bytes = 0;
     // it is no error that a client has left
-    stream.write(bytes, () => {
-      settleReaders();
-      if (stream.writableLength === 0 && pending_bytes === 0) onFlushed();
+    stream.write(bytes, settleReaders);
+  }
+
+  function whenRead(): Promise<void> | undefined {
+    if (!isOpen || !isBehind()) return undefined;
+    if (read !== undefined) return read.promise;
+    let resolve: () => void = () => undefined;
+    const promise = new Promise<void>((settle) => {
+      resolve = settle;
     });
+    read = { promise, resolve, timer: setTimeout(onStuck, stuck_ms).unref() };
+    return promise;
   }
 
   function abandon(): void {
@@ -76,28 +85,12 @@ export function createOutbox(stream: Duplex, onStuck: () => void) {
       setImmediate(write);
     },
     /** @returns undefined while the client reads, else a promise that resolves when it has read enough or leaves */
-    whenRead(): Promise<void> | undefined {
-      if (!isOpen || !isBehind()) return undefined;
-      if (read !== undefined) return read.promise;
-      let resolve: () => void = () => undefined;
-      const promise = new Promise<void>((settle) => {
-        resolve = settle;
-      });
-      read = { promise, resolve, timer: setTimeout(onStuck, stuck_ms).unref() };
-      return promise;
-    },
+    whenRead,
     /** Resolves when everything is handed to the network, or after 1 s. */
     async flush(): Promise<void> {
       write();
-      if (stream.writableLength === 0 || stream.destroyed) return;
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, linger_ms).unref();
-        onFlushed = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-        stream.once('close', onFlushed);
-      });
+      const flushed = awaitLater(whenRead());
+      if (flushed !== undefined) await Promise.race([flushed, sleep(linger_ms, undefined, { ref: false })]);
     },
     /** Ends the connection. */
     close(last_bytes?: Buffer): void {
