@@ -78,18 +78,19 @@ it('drops a login whose client is gone, without running it', async () => {
   expect(queue.started).toEqual(['first', 'last']);
 });
 
-it('refuses logins when it is full, first those of the address that has the most', async () => {
+it('refuses logins of an address when its line is full, first those of the username that has the most', async () => {
   const queue = openQueue({ max_running: 1, max_queued: 4 });
   queue.enqueue({ name: 'first' });
-  for (const name of ['a1', 'a2', 'a3', 'a4', 'a5']) queue.enqueue({ name, address: '192.0.2.1' });
-  queue.enqueue({ name: 'b1', address: '192.0.2.2' });
-  queue.enqueue({ name: 'c1', address: '192.0.2.3' });
-  queue.enqueue({ name: 'a6', address: '192.0.2.1' });
-  queue.enqueue({ name: 'd1', address: '192.0.2.4' });
+  for (const name of ['a1', 'a2', 'a3', 'a4', 'a5']) queue.enqueue({ name, username: 'a' });
+  queue.enqueue({ name: 'b1', username: 'b' });
+  queue.enqueue({ name: 'c1', username: 'c' });
+  queue.enqueue({ name: 'a6', username: 'a' });
+  queue.enqueue({ name: 'd1', username: 'd' });
+  for (const name of ['other-1', 'other-2']) queue.enqueue({ name, username: 'a', address: '192.0.2.2' });
   await nextTurn();
   expect(queue.ended.sort()).toEqual(['a2', 'a3', 'a4', 'a5', 'a6'].map((name) => `${name} ${QueueFullError.name}`));
   await queue.finishAll();
-  expect(queue.started).toEqual(['first', 'a1', 'b1', 'c1', 'd1']);
+  expect(queue.started).toEqual(['first', 'a1', 'other-1', 'b1', 'other-2', 'c1', 'd1']);
 });
 
 it('counts the addresses of an IPv6 network as one, and mapped IPv4 addresses one by one', async () => {
