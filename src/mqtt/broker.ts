@@ -28,7 +28,7 @@ import type { DeviceLink } from './sessions/device-link.js';
 import type { PublishResult } from './sessions/ingest.js';
 import { createMessageMemory } from './sessions/message-memory.js';
 import { type PeerEvents, startPeers } from './sessions/peers.js';
-import { createRules, ingestMessage, ingestOnce } from './sessions/rules.js';
+import { createRules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { startStateSweep } from './sessions/state-sweep.js';
 import { createStateWriter } from './sessions/state-writer.js';
@@ -169,14 +169,12 @@ export async function startBroker(options: Options) {
     const will = await takeWill(db, orphan, peers.id);
     if (will === undefined) return false;
     const { account, topic, payload, qos, retain, properties, message_expiry_s, message: id } = will;
-    const now = clock() / 1000;
-    const permissions = await findWillPermissions(db, will, now);
-    const origin = { id, isRepeated: former !== undefined, isWill: true };
-    const ingestWill: Ingest = (job) => ingestOnce(db, options.ingest, job, origin);
+    const permissions = await findWillPermissions(db, will, clock() / 1000);
+    const message = { topic, payload, id, isRepeated: former !== undefined, isWill: true };
     const published: PublishResult =
       permissions === undefined
         ? { drop: 'not_allowed' }
-        : await ingestMessage(options, ingestWill, { account, permissions, now, topic, payload });
+        : await rules.ingestMessage({ account, permissions }, message);
     if ('drop' in published) {
       if (published.drop === 'database') throw published.error;
       rules.dropped({ account, permissions }, published, topic);

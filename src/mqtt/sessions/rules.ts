@@ -46,7 +46,7 @@ interface RulesOptions {
 const max_clock_difference_s = 3600;
 
 /** Stores streams with ids that derive from that of their message; those of a repeated one that are stored are left out. */
-export async function ingestOnce(
+async function ingestOnce(
   db: Database,
   ingest: Ingest,
   submission: Parameters<Ingest>[0],
@@ -62,26 +62,28 @@ export async function ingestOnce(
   return missing.length > 0 ? ingest({ ...job, entries: missing }) : undefined;
 }
 
-/** Stores what a publish to a topic of a device holds. */
-export function ingestMessage(
-  { db, link }: Pick<RulesOptions, 'db' | 'link'>,
-  ingest: Ingest,
-  publish: Parameters<typeof ingestPublish>[1] & Pick<RepeatedMessage, 'correlation_data'>,
-): Promise<PublishResult> {
-  if (parseDeviceTopic(publish.topic) === undefined) return ingestPublish(ingest, publish);
-  return ingestDeviceMessage(db, link, { ...publish, now: Math.floor(publish.now) });
-}
-
 /** Decisions about the messages of sessions, which are counted and logged. */
 export type Rules = ReturnType<typeof createRules>;
 
 /** Creates the rules of all sessions of a process. */
 export function createRules(options: RulesOptions) {
-  const { db, ingest, metrics, clock, warn, authorizer } = options;
+  const { db, ingest, link, metrics, clock, warn, authorizer } = options;
   const { allows, isFresh } = authorizer;
   const mutex = createKeyedMutex();
   const inOrder = (session: Session, topic: string, publish: () => Promise<PublishResult>) =>
     parseDeviceTopic(topic) === undefined ? publish() : mutex(`${session.account} ${topic}`, publish);
+
+  /** Stores what a message to a topic of a device holds. */
+  function ingestMessage(
+    { account, permissions }: Pick<Session, 'account' | 'permissions'>,
+    message: RepeatedMessage,
+  ): Promise<PublishResult> {
+    const now = clock() / 1000;
+    const publish = { ...message, account, permissions, now };
+    if (parseDeviceTopic(message.topic) === undefined)
+      return ingestPublish((job) => ingestOnce(db, ingest, job, message), publish);
+    return ingestDeviceMessage(db, link, { ...publish, now: Math.floor(now) });
+  }
 
   async function publish(session: Session, message: RepeatedMessage): Promise<PublishResult> {
     try {
@@ -89,10 +91,7 @@ export function createRules(options: RulesOptions) {
         return { drop: 'invalid', field: 'topic', fault: 'must have at most 100 levels' };
       if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
         return { drop: 'not_allowed' };
-      const { account, permissions } = session;
-      const ingestWithIds: Ingest = (job) => ingestOnce(db, ingest, job, message);
-      const now = clock() / 1000;
-      const published = await ingestMessage(options, ingestWithIds, { account, permissions, now, ...message });
+      const published = await ingestMessage(session, message);
       if (!('drop' in published)) session.counts.messages++;
       return published;
     } catch (error) {
@@ -110,6 +109,7 @@ export function createRules(options: RulesOptions) {
     /** Stores the streams that a message holds; reports of a device are merged in their order. Never rejects. */
     publish: (session: Session, message: RepeatedMessage) =>
       inOrder(session, message.topic, () => publish(session, message)),
+    ingestMessage,
     /** Decides about filters. @returns a reason code for each that is refused, undefined for the others */
     async findRefusals(session: Session, filters: readonly string[]): Promise<readonly (Reason | undefined)[]> {
       const isServed = (filter: string) => {
