@@ -76,9 +76,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
 
   function route(message: AcceptedMessage): Routed {
     const busy: Promise<unknown>[] = [];
-    const matches = matchMessage(subscribers, message, clients, (before, client) =>
-      client.mergeSharedMatch(before, message.topic),
-    );
+    const matches = matchMessage(subscribers, message, clients, ({ subscriptions }) => subscriptions);
     for (const [delivery, match] of matches) {
       const read = awaitLater(delivery.deliver(message, match));
       if (read !== undefined) busy.push(read);

@@ -5,15 +5,14 @@ import type { Connection } from '../connection/connection.js';
 import type { OutgoingMessage } from '../connection/encode.js';
 import { max_session_bytes } from '../connection/input.js';
 import { reasons } from '../connection/reasons.js';
-import { isCovering } from '../protocol/topics.js';
 import { isExpired, type MessageContent } from '../store/messages.js';
-import { type FilterMatch, mergeMatch } from './filter-tree.js';
+import type { FilterMatch } from './filter-tree.js';
 import { memorySizeOf, toOwnPayload } from './message-memory.js';
 import type { AcceptedMessage } from './message-store.js';
 import { canReceive } from './permissions.js';
 import type { Rules } from './rules.js';
-import type { GrantedSubscription, Qos, Session } from './session.js';
-import { mergeSharedMatch } from './session-filters.js';
+import type { Qos, Session } from './session.js';
+import { findMatch } from './session-filters.js';
 import { isOfQueue, type QueuedPacket, type QueueOrigin } from './session-queue.js';
 
 /** Origin of a message of QoS 1 or 2: the queue of the session, the commands of a device, or a publisher. */
@@ -220,7 +219,7 @@ export function createDelivery(
   }
 
   return {
-    client_id: session.client_id,
+    subscriptions: session.subscriptions,
     /**
      * Delivers a new message at the lower of its QoS and the granted one. A client that does not read is disconnected when
      * it is 1 MiB behind, and gets no messages of QoS 0 while its account has no memory for them (reference/mqtt.md#delivery).
@@ -236,9 +235,6 @@ export function createDelivery(
     deliverStored,
     /** Delivers what waited for the client. */
     deliverQueue,
-    /** Adds what the shared subscriptions of the client say about a topic to what its others do. */
-    mergeSharedMatch: (before: FilterMatch | undefined, topic: string) =>
-      mergeSharedMatch(before, session.subscriptions, topic),
     /** The client has acknowledged a message. */
     onRoom(): void {
       openRoom();
@@ -257,16 +253,4 @@ export function createDelivery(
       openRoom();
     },
   };
-}
-
-/** Finds what the subscriptions of a session say about a topic. @returns undefined if none matches */
-export function findMatch(
-  subscriptions: ReadonlyMap<string, GrantedSubscription>,
-  topic: string,
-): FilterMatch | undefined {
-  const levels = topic.split('/');
-  let match: FilterMatch | undefined;
-  for (const subscription of subscriptions.values())
-    if (isCovering(subscription.levels, levels)) match = mergeMatch(match, subscription);
-  return match;
 }

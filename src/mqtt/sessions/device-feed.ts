@@ -5,10 +5,11 @@ import type { Release, Shares } from '../../lib/shares.js';
 import { encodeForwarded } from '../connection/encode.js';
 import { reasons } from '../connection/reasons.js';
 import { formatDeviceTopic, isCovering, parseDeviceTopic } from '../protocol/topics.js';
-import { findMatch, type StoredDelivery } from './delivery.js';
+import type { StoredDelivery } from './delivery.js';
 import type { DeviceLink } from './device-link.js';
 import type { FilterMatch } from './filter-tree.js';
 import type { Session } from './session.js';
+import { findMatch } from './session-filters.js';
 
 /** More commands are sent once the client acknowledges. */
 const max_unacknowledged = 1000;

@@ -4,16 +4,24 @@ import type { StoredSession, StoredSubscription, SubscriptionOptions } from '../
 import { createFilterTree, type FilterMatch, type FilterTree, mergeMatch } from './filter-tree.js';
 import type { Session } from './session.js';
 
-/** Adds what the shared subscriptions of a session say about a topic to what its others do. */
-export function mergeSharedMatch(
-  before: FilterMatch | undefined,
-  subscriptions: Iterable<readonly [name: string, options: SubscriptionOptions]>,
+/** Options of subscriptions by their filters. */
+type Subscriptions = Iterable<readonly [name: string, options: SubscriptionOptions]>;
+
+/**
+ * Finds what the subscriptions of a session say about a topic. @returns undefined if none matches
+ * @param shared only shared ones count, and are added to this match of the others
+ */
+export function findMatch(
+  subscriptions: Subscriptions,
   topic: string,
+  shared?: { before: FilterMatch | undefined },
 ): FilterMatch | undefined {
-  let match = before;
+  const levels = topic.split('/');
+  let match = shared?.before;
   for (const [name, options] of subscriptions) {
-    const filter = findSharedFilter(name);
-    if (filter !== undefined && isCovering(filter.split('/'), topic.split('/'))) match = mergeMatch(match, options);
+    const sharedFilter = findSharedFilter(name);
+    if (shared !== undefined && sharedFilter === undefined) continue;
+    if (isCovering((sharedFilter ?? name).split('/'), levels)) match = mergeMatch(match, options);
   }
   return match;
 }
@@ -56,12 +64,12 @@ export function matchMessage<Subscriber>(
   filters: FilterTree<Subscriber>,
   { topic, sender = '', members = [], is_redelivered }: AddressedMessage,
   clients: ReadonlyMap<string, Subscriber>,
-  mergeShared: (before: FilterMatch | undefined, member: Subscriber) => FilterMatch | undefined,
+  subscriptionsOf: (member: Subscriber) => Subscriptions,
 ): ReadonlyMap<Subscriber, FilterMatch> {
   const found = new Map(is_redelivered ? [] : filters.match(topic, (subscriber) => subscriber === clients.get(sender)));
   for (const client_id of members) {
     const member = clients.get(client_id);
-    const match = member && mergeShared(found.get(member), member);
+    const match = member && findMatch(subscriptionsOf(member), topic, { before: found.get(member) });
     if (member !== undefined && match !== undefined) found.set(member, match);
   }
   return found;
@@ -101,12 +109,8 @@ export function createSessionFilters<Entry extends Subscriber>(
       }
     },
     match: (message: AddressedMessage) =>
-      matchMessage(filters, message, records, (before, { state }) =>
-        mergeSharedMatch(
-          before,
-          state.subscriptions.map(({ topic, ...options }) => [topic, options]),
-          message.topic,
-        ),
+      matchMessage(filters, message, records, ({ state }) =>
+        state.subscriptions.map(({ topic, ...options }) => [topic, options] as const),
       ),
     shared,
   };
@@ -119,5 +123,5 @@ export function isMember(subscriptions: readonly StoredSubscription[]): boolean 
 
 /** Lists the subscriptions of a connection as they are stored. */
 export function listSubscriptions({ subscriptions }: Pick<Session, 'subscriptions'>): StoredSubscription[] {
-  return [...subscriptions].map(([topic, { levels: _levels, ...options }]) => ({ topic, ...options }));
+  return [...subscriptions].map(([topic, options]) => ({ topic, ...options }));
 }

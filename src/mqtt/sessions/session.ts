@@ -1,7 +1,6 @@
 import type { Outbox } from '../connection/outbox.js';
 import type { ConnectPacket, Qos } from '../connection/packets.js';
 import type { Reason } from '../connection/reasons.js';
-import type { TopicLevels } from '../protocol/topics.js';
 import type { SubscriptionOptions } from '../store/sessions.js';
 import type { LoginNames } from './login-names.js';
 import type { TopicPermissions } from './permissions.js';
@@ -10,11 +9,6 @@ import type { SessionQueue } from './session-queue.js';
 import type { SessionWill } from './wills.js';
 
 export type { Qos };
-
-/** A granted subscription of a session. */
-export interface GrantedSubscription extends SubscriptionOptions {
-  levels: TopicLevels;
-}
 
 /** A connection that has logged in. */
 export interface Session {
@@ -47,7 +41,7 @@ export interface Session {
   /** Settles when all publishes received so far are settled. */
   publishQueue: Promise<void>;
   /** Granted subscriptions by filter. */
-  subscriptions: Map<string, GrantedSubscription>;
+  subscriptions: Map<string, SubscriptionOptions>;
   /** Messages that the client has not acknowledged, if they outlast the connection. */
   queue: SessionQueue | undefined;
   /** The last will of the connection. */

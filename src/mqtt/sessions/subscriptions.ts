@@ -4,14 +4,15 @@ import { awaitLater } from '../../lib/promises.js';
 import type { RequestedFilter, SubscribePacket } from '../connection/packets.js';
 import { reasons } from '../connection/reasons.js';
 import { findSharedFilter } from '../protocol/topics.js';
-import type { StoredSubscription } from '../store/sessions.js';
-import { type Delivery, findMatch } from './delivery.js';
+import type { StoredSubscription, SubscriptionOptions } from '../store/sessions.js';
+import type { Delivery } from './delivery.js';
 import type { DeviceFeed } from './device-feed.js';
 import { type DeviceFeeds, isFed } from './device-feeds.js';
 import type { FilterTree } from './filter-tree.js';
 import type { RetainedMessages } from './retained-messages.js';
 import type { Rules } from './rules.js';
-import type { GrantedSubscription, Session } from './session.js';
+import type { Session } from './session.js';
+import { findMatch } from './session-filters.js';
 
 /** Filters that are looked at in one turn of the event loop. */
 const filters_per_turn = 500;
@@ -33,7 +34,6 @@ interface Deps {
   save(): Promise<void>;
 }
 
-const levelsOf = (filter: string) => (findSharedFilter(filter) ?? filter).split('/');
 const isGranted = (code: number | undefined) => code !== undefined && code < reasons.unspecified;
 
 /** Creates the subscriptions of a connection that has none yet. */
@@ -53,13 +53,13 @@ export function createSubscriptions(deps: Deps) {
     deviceFeeds.follow(feed, filter, isRetainedWanted);
   }
 
-  function put(filter: string, granted: GrantedSubscription): void {
+  function put(filter: string, granted: SubscriptionOptions): void {
     subscriptions.set(filter, granted);
     if (outbox.isOpen()) addTo(filter, granted);
   }
 
   /** The stored session is the member of a shared subscription. */
-  function addTo(filter: string, granted: GrantedSubscription): void {
+  function addTo(filter: string, granted: SubscriptionOptions): void {
     if (findSharedFilter(filter) === undefined) subscribers.add(filter, delivery, granted);
   }
 
@@ -82,7 +82,6 @@ export function createSubscriptions(deps: Deps) {
       return reasons.quota;
     }
     put(filter, {
-      levels: levelsOf(filter),
       qos,
       ...(id !== undefined && { id }),
       ...(no_local && { no_local }),
@@ -113,7 +112,7 @@ export function createSubscriptions(deps: Deps) {
   return {
     /** Grants filters one after the other, calls back with a code for each, and sends what is retained. */
     async subscribe(packet: SubscribePacket, granted: (codes: readonly number[]) => void): Promise<void> {
-      let before: ReadonlyMap<string, GrantedSubscription> = subscriptions;
+      let before: ReadonlyMap<string, SubscriptionOptions> = subscriptions;
       try {
         const grants = awaitLater(
           granting.then(() => {
@@ -167,7 +166,7 @@ export function createSubscriptions(deps: Deps) {
         stored.map(({ topic }) => topic),
       );
       for (const [index, { topic, ...options }] of stored.entries())
-        if (refusals[index] === undefined) subscriptions.set(topic, { levels: levelsOf(topic), ...options });
+        if (refusals[index] === undefined) subscriptions.set(topic, options);
       if (subscriptions.size < stored.length) await deps.save();
     },
     /** Begins to deliver what they cover. */
