@@ -119,14 +119,8 @@ export function createMessageStore(deps: Deps) {
       const isWantedElsewhere = () => [...matches.keys()].some(isElsewhere);
       const isForwarded = isWantedElsewhere() && (await admitForward(message));
       if (queued.length > 0 || isForwarded) {
-        const { id: name, sender, members, is_redelivered, retain: isRetained, ...rest } = message;
-        const options = {
-          ...(isRetained && { retain: true }),
-          ...(sender !== undefined && { sender }),
-          ...(members !== undefined && members.length > 0 && { members }),
-          ...(is_redelivered && { is_redelivered }),
-        };
-        const forwarded = { ...rest, from: peers.id, account, message: name, ...options };
+        const { id: name, ...content } = message;
+        const forwarded = { ...content, from: peers.id, account, message: name };
         writes.push(awaitLater(writer.publish({ queued, forwarded, isWantedElsewhere }).then(() => 'stored')));
       }
       return writes;
