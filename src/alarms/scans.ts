@@ -76,6 +76,7 @@ export function startAlarmScans(deps: ReviewDeps & { log: Log }): LeasedJob {
   const { log } = deps;
   const { db } = deps.store;
   const runDue = createDueRunner<Scan>({
+    db,
     open: () => scansOf(db),
     account: 'account',
     piece_size: max_merged,

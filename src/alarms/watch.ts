@@ -61,7 +61,7 @@ const collectionOfResource: ReadonlyMap<string, string> = new Map(
 export function startAlarmWatch(deps: Deps): LeasedJob {
   const { store, log, metrics } = deps;
   const { db } = store;
-  const shared = { piece_size: batch_size, log, failure: 'alarms are not evaluated yet; retrying' };
+  const shared = { db, piece_size: batch_size, log, failure: 'alarms are not evaluated yet; retrying' };
   const runRecords = createDueRunner<AlarmRecord>({
     ...{ ...shared, open: () => recordsOf(db), account: 'tenant' },
     run: (due, now) => refreshDueRecords(deps, due, now),
@@ -83,9 +83,8 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
       const begun_at = Date.now();
       watched_until ??= begun_at;
       const now = deps.clock() / 1000;
-      const isBehind = await followEvents(deps, progress);
-      const areDue = [await runRecords(now), await runDevices(now)];
-      const isBusy = isBehind || areDue.includes(true);
+      const areBusy = await Promise.all([followEvents(deps, progress), runRecords(now), runDevices(now)]);
+      const isBusy = areBusy.includes(true);
       if (!isBusy) {
         const first = progress.areChecked ? undefined : await findFirstCheck(db);
         progress.areChecked = first === undefined;
@@ -103,8 +102,10 @@ async function followEvents(deps: Deps, progress: Progress): Promise<boolean> {
   const log = db.collection<StoredEvent>(event.plural);
   const stored = progress.event ?? (await positionsOf(db).findOne({ _id: 'position' }))?.event;
   const last = stored ?? (await findLastId(db));
+  const filter = { _id: { $gt: last } };
+  if (progress.event !== undefined && !(await db.findDue([{ collection: log, filter }]))) return false;
   const options = { sort: { _id: 1 }, limit: events_limit, readConcern: { level: 'majority' } } as const;
-  const events = await findMany(log, { _id: { $gt: last } }, options);
+  const events = await findMany(log, filter, options);
   const requests = await findRequests(deps, events);
   await scheduleScans(db, requests);
   if (requests.length > 0) progress.areChecked = false;

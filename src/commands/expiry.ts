@@ -32,8 +32,10 @@ export async function removeOldCommands(db: Database, now: number): Promise<void
 
 /** Lets one batch of commands expire. @returns whether there may be more */
 async function expireCommands(db: Database, now: number, metrics: CommandMetrics): Promise<boolean> {
+  const filter = { expires_at: { $lte: now }, ...isOpen };
+  if (!(await db.findDue([{ collection: commandsOf(db), filter }]))) return false;
   const due = await findAll(commandsOf(db), {
-    filter: { expires_at: { $lte: now }, ...isOpen },
+    filter,
     projection: { id: 1, name: 1 },
     sort: { expires_at: 1 },
     limit: batch_size,

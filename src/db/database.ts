@@ -37,6 +37,8 @@ export interface LeaseRequest {
   lasts_ms: number;
   /** Tag of the lease if it has none yet. */
   tag: string;
+  /** The holder had the lease when it was last taken, with this tag. */
+  isRenewal?: boolean;
 }
 
 /**
@@ -44,6 +46,15 @@ export interface LeaseRequest {
  * another instance holds it
  */
 export type TakeLease = (request: LeaseRequest) => Promise<string | undefined>;
+
+/** Documents that a job has something to do with; an index finds the first one. */
+export interface DueLook {
+  collection: Pick<Collection, 'db' | 'collectionName'>;
+  filter: object;
+}
+
+/** Reports whether one of the documents exists. */
+export type FindDue = (looks: readonly DueLook[]) => Promise<boolean>;
 
 export interface DatabaseAccess {
   /** @throws AppError database (5031) while there is no connection, or the data must not be used */
@@ -57,6 +68,8 @@ export interface DatabaseAccess {
 }
 
 export interface Database extends DatabaseAccess {
+  /** Looks together with the other jobs of this process. */
+  findDue: FindDue;
   newId(): Id;
   /** The smallest id generated at `moment` (epoch milliseconds) or later. */
   buildMinId(moment: number): Id;

@@ -1,5 +1,5 @@
 import { runInParallel } from '../lib/parallel.js';
-import type { Collection, Log } from './database.js';
+import type { Collection, Database, Log } from './database.js';
 import { findMany } from './raw-find.js';
 
 /** A document of work that is due at a time (epoch seconds). */
@@ -9,6 +9,7 @@ interface DueDocument {
 }
 
 interface DueWork<Due> {
+  db: Pick<Database, 'findDue'>;
   /** Opens the collection, which has an index on `due_at` and the account. */
   open(): Collection<Due & DueDocument>;
   /** The member that names the account. */
@@ -34,8 +35,9 @@ const retry_s = 5;
  * off, so that it does not keep up the rest. @returns whether there may be more
  */
 export function createDueRunner<Due extends DueDocument>(work: DueWork<Due>): (now: number) => Promise<boolean> {
-  const { open, account, piece_size, run, log, failure } = work;
+  const { db, open, account, piece_size, run, log, failure } = work;
   let served: unknown[] = [];
+  let isMore = false;
 
   async function runApart(piece: readonly Due[], now: number): Promise<void> {
     for (const due of piece) await run([due], now).catch((error: unknown) => putOff(due, now, error));
@@ -47,6 +49,8 @@ export function createDueRunner<Due extends DueDocument>(work: DueWork<Due>): (n
   }
 
   return async (now) => {
+    const isDue = isMore || (await db.findDue([{ collection: open(), filter: { due_at: { $lte: now } } }]));
+    if (!isDue) return false;
     const filter = { due_at: { $lte: now }, ...(served.length > 0 && { [account]: { $nin: served } }) };
     const options = { sort: { due_at: 1 }, limit: max_found } as const;
     const found = (await findMany(open(), filter as object, options)) as unknown as Due[];
@@ -56,12 +60,13 @@ export function createDueRunner<Due extends DueDocument>(work: DueWork<Due>): (n
       queues.set(due[account], queue);
       queue.push(due);
     }
-    let isMore = served.length > 0 || found.length === max_found;
+    isMore = served.length > 0 || found.length === max_found;
     served = found.length === max_found ? [...served, ...queues.keys()] : [];
     await runInParallel(takePieces([...queues.values()], piece_size), max_concurrent, async (piece) => {
       if ((await run(piece, now).catch(() => runApart(piece, now))) === true) isMore = true;
     });
-    return isMore || [...queues.values()].some((queue) => queue.length > 0);
+    if ([...queues.values()].some((queue) => queue.length > 0)) isMore = true;
+    return isMore;
   };
 }
 

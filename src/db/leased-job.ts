@@ -44,8 +44,8 @@ interface Options {
 
 const max_retry_ms = 1000;
 
-/** Time until the next multiple of a period, so that the jobs of a process renew their leases together. */
-function untilNext(period_ms: number): number {
+/** Time until a multiple of a period, half of it to one and a half: jobs look, and renew leases, at the same time. */
+export function alignPause(period_ms: number): number {
   const rest_ms = period_ms - (performance.now() % period_ms);
   return rest_ms < period_ms / 2 ? rest_ms + period_ms : rest_ms;
 }
@@ -75,9 +75,11 @@ export function startLeasedJob(options: Options): LeasedJob {
     hasWarned = true;
   }
 
-  async function renew(): Promise<string | undefined> {
+  /** @param heldTag tag of the lease if it is renewed */
+  async function renew(heldTag?: string): Promise<string | undefined> {
     const requested_at = performance.now();
-    const taken = mayRun() ? await take({ name, holder, lasts_ms: lease_ms, tag }) : undefined;
+    const request = { name, holder, lasts_ms: lease_ms, tag: heldTag ?? tag, isRenewal: heldTag !== undefined };
+    const taken = mayRun() ? await take(request) : undefined;
     clearTimeout(expiry);
     if (taken === undefined) endTurn();
     else {
@@ -87,12 +89,12 @@ export function startLeasedJob(options: Options): LeasedJob {
     return taken;
   }
 
-  async function renewUntil(finished: AbortSignal): Promise<void> {
-    for (let pause_ms = untilNext(period_ms); ; ) {
+  async function renewUntil(finished: AbortSignal, leaseTag: string): Promise<void> {
+    for (let pause_ms = alignPause(period_ms); ; ) {
       await pauseUntil(finished, pause_ms);
       if (finished.aborted) return;
-      pause_ms = await renew().then(
-        () => untilNext(period_ms),
+      pause_ms = await renew(leaseTag).then(
+        () => alignPause(period_ms),
         (error: unknown) => {
           warn(error);
           return Math.min(period_ms, max_retry_ms);
@@ -109,7 +111,7 @@ export function startLeasedJob(options: Options): LeasedJob {
       pause.abort();
     };
     if (stopped.signal.aborted) endTurn();
-    const renewing = awaitLater(renewUntil(finished.signal));
+    const renewing = awaitLater(renewUntil(finished.signal, leaseTag));
     try {
       await work({
         tag: leaseTag,
@@ -132,7 +134,7 @@ export function startLeasedJob(options: Options): LeasedJob {
 
   async function run(): Promise<void> {
     while (!stopped.signal.aborted) {
-      let pause_ms = untilNext(period_ms);
+      let pause_ms = alignPause(period_ms);
       try {
         const leaseTag = await renew();
         if (leaseTag === undefined) options.onElsewhere?.();
@@ -159,7 +161,7 @@ export function startLeasedJob(options: Options): LeasedJob {
 }
 
 interface PeriodicOptions extends Omit<Options, 'work'> {
-  /** Pause between two calls, which `db.wakeUps` ends with the name of the job. */
+  /** Time between two calls, about; `db.wakeUps` ends it with the name of the job. */
   period_ms: number;
   /** @returns true if there may be more to do, which does not wait for the next period */
   work(turn: Turn): Promise<unknown>;
@@ -173,7 +175,7 @@ export function startPeriodicJob({ period_ms, work, ...options }: PeriodicOption
       const { wakeUps } = options.db;
       wakeUps?.on(options.name, turn.wake);
       try {
-        while (turn.isLeaseHeld()) if ((await work(turn)) !== true) await turn.pause(period_ms);
+        while (turn.isLeaseHeld()) if ((await work(turn)) !== true) await turn.pause(alignPause(period_ms));
       } finally {
         wakeUps?.off(options.name, turn.wake);
       }

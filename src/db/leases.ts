@@ -76,14 +76,16 @@ export function createLeaseTaker(db: DatabaseAccess): TakeLease {
 
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     const errors = new Map<Job, Error>();
-    const names = { _id: { $in: jobs.map(({ name }) => name) } };
-    const projection = { holder: 1, tag: 1, isFree: hasExpired };
-    const stored = (await leases(db).find(names, { projection }).toArray()) as (Lease & { isFree?: boolean })[];
-    const leaseOf = new Map(stored.map((lease) => [lease._id, lease]));
-    const held = jobs.filter(({ name, holder }) => leaseOf.get(name)?.holder === holder);
-    const areRenewed = await renew(held);
-    if (areRenewed) for (const job of held) job.taken = leaseOf.get(job.name)?.tag;
-    const free = jobs.filter((job) => (held.includes(job) ? !areRenewed : leaseOf.get(job.name)?.isFree !== false));
+    const renewals = jobs.filter(({ isRenewal }) => isRenewal);
+    if (await renew(renewals)) for (const job of renewals) job.taken = job.tag;
+    const others = jobs.filter(({ taken }) => taken === undefined);
+    if (others.length === 0) return errors;
+    const held = { _id: { $in: others.map(({ name }) => name) }, $expr: { $not: [hasExpired] } };
+    const holders = await leases(db)
+      .find(held, { projection: { holder: 1 } })
+      .toArray();
+    const holderOf = new Map(holders.map(({ _id, holder }) => [_id, holder]));
+    const free = others.filter(({ name, holder }) => [undefined, holder].includes(holderOf.get(name)));
     const takeAlone = async (job: Job) => {
       job.taken = await takeLease(db, job);
     };

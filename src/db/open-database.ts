@@ -12,6 +12,7 @@ import {
   type Log,
   type StoredDocument,
 } from './database.js';
+import { createDueFinder } from './due-looks.js';
 import { storedCommandOf, storedNameOf } from './former-versions.js';
 import { createGate, type DataUpgrade } from './gate.js';
 import { buildMinId, createIdGenerator } from './ids.js';
@@ -115,6 +116,7 @@ export function openDatabase({ uri, log, maintenance, pool, upgrade, ...options 
       return access.command(command);
     },
     takeLease: (request) => takeLease(request),
+    findDue: createDueFinder(),
     wakeUps: new EventEmitter(),
     assertUpgraded: gate.assertUpgraded,
     newId,

@@ -1,5 +1,6 @@
-import { type Collection, type Database, type Log, read_limit_ms, type StoredDocument } from '../db/database.js';
+import type { Collection, Database, Log, StoredDocument } from '../db/database.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
+import { findMany } from '../db/raw-find.js';
 import { boundsOf, reportIndexOf } from '../objects/device-deadlines.js';
 import { buildStatusChange } from '../objects/last-change.js';
 import { type DeadlineKind, deadlineKinds, deriveStatus } from '../resources/device/status.js';
@@ -56,14 +57,19 @@ export function startStatusWatch({ db, log, clock }: Deps): LeasedJob {
 
 /** Reports one step of each device found. @returns whether there may be more. @param now epoch seconds */
 async function reportChanges(db: Database, now: number): Promise<boolean> {
+  const collection = devicesOf(db);
+  const looks = deadlineKinds.flatMap((kind) =>
+    [false, true].map((late) => {
+      const safe_until = late ? { $gt: now } : { $gt: 0, $lte: now };
+      const filter = { [`${kind}_late`]: late, [`${kind}_safe_until`]: safe_until };
+      return { collection, filter, hint: reportIndexOf(kind) };
+    }),
+  );
+  if (!(await db.findDue(looks))) return false;
   let isBusy = false;
-  for (const kind of deadlineKinds) {
-    for (const late of [false, true]) {
-      const filter = { [`${kind}_late`]: late, [`${kind}_safe_until`]: late ? { $gt: now } : { $gt: 0, $lte: now } };
-      const options = { projection, hint: reportIndexOf(kind), limit: batch_size, maxTimeMS: read_limit_ms };
-      const devices = await devicesOf(db).find(filter, options).toArray();
-      if (devices.length > 0 && (await reportSteps(db, devices, now)) > 0) isBusy = true;
-    }
+  for (const { filter, hint } of looks) {
+    const devices = await findMany(collection, filter, { projection, hint, limit: batch_size });
+    if (devices.length > 0 && (await reportSteps(db, devices, now)) > 0) isBusy = true;
   }
   return isBusy;
 }

@@ -63,6 +63,7 @@ export function startSummaries(deps: Deps): LeasedJob {
 /** Creates the function that does a piece of the work at `now` (epoch seconds). @returns whether there is more */
 export function createSummaryWork({ db, log, metrics }: Omit<Deps, 'clock'>) {
   const runDue = createDueRunner<HourDocument>({
+    db,
     open: () => summariesOf(db),
     account: 'account',
     piece_size: due_hours,
@@ -70,9 +71,14 @@ export function createSummaryWork({ db, log, metrics }: Omit<Deps, 'clock'>) {
     log,
     failure: 'an hour of streams is not summarised again yet; retrying',
   });
+  /** The hours before this time (epoch seconds) were found to be summarised during a turn. */
+  let summarized: { turn: Pace; until: number } | undefined;
   return async (now: number, turn: Pace): Promise<boolean> => {
     const isDue = await runDue(now);
+    const hour = roundToHour(now - delay_s);
+    if (summarized?.turn === turn && summarized.until >= hour) return isDue;
     const isBehind = await advance({ db, log, metrics }, now, turn);
+    if (!isBehind && turn.isLeaseHeld()) summarized = { turn, until: hour };
     return isDue || isBehind;
   };
 }

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
+import { alignPause, type LeasedJob, startLeasedJob } from '../db/leased-job.js';
 import { AppError } from '../errors.js';
 import { findLastEventId } from '../events/store.js';
 import { groupBy } from '../lib/group-by.js';
@@ -8,7 +8,7 @@ import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { createShares } from '../lib/shares.js';
 import { findActiveAccounts, findOldestRetry, removeRetriesOf } from './deliveries.js';
-import { findEnabledWebhooks } from './store.js';
+import { findEnabledWebhooks, selectEnabled } from './store.js';
 import { ignoreMissedEvents, recordSwitchedOff } from './switched-off.js';
 import { startWorker, type WebhookWorker } from './worker.js';
 import type { WorkerDeps } from './worker-state.js';
@@ -130,8 +130,10 @@ function startDeliverySession(deps: DelivererDeps) {
           await removeRetriesOf(db, { $nin: (await findEnabledWebhooks(db)).map(({ run }) => run) });
           tail = end;
         }
-        if (poll % polls_per_refresh === 0) {
-          if (workers.size === 0) tail = await findLastEventId(db);
+        if (workers.size > 0) {
+          if (poll % polls_per_refresh === 0) await refresh();
+        } else if (await db.findDue([selectEnabled(db)])) {
+          tail = await findLastEventId(db);
           await refresh();
         }
         if (workers.size > 0) tail = await wakeWorkers(tail);
@@ -141,7 +143,8 @@ function startDeliverySession(deps: DelivererDeps) {
         if (!hasWarned && !(error instanceof AppError)) log.warn({ err: error }, 'webhooks: polling failed');
         hasWarned = true;
       }
-      await sleep(poll_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
+      const pause_ms = workers.size > 0 ? poll_ms : alignPause(poll_ms * polls_per_refresh);
+      await sleep(pause_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
     }
   }
 

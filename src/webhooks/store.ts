@@ -75,9 +75,12 @@ export async function replaceSecrets(
   await updateResource(ctx, webhook, id_developer, { values: { ...sealed }, acceptedVersions: [version] });
 }
 
+/** Selects the enabled webhooks of all accounts. */
+export const selectEnabled = (db: Database) => ({ collection: webhooksOf(db), filter: { enabled: true } });
+
 /** Finds the enabled webhooks of all accounts. */
 export function findEnabledWebhooks(db: Database): Promise<StoredWebhook[]> {
-  return findMany(webhooksOf(db), { enabled: true });
+  return findMany(webhooksOf(db), selectEnabled(db).filter);
 }
 
 /** @returns the webhook with its present settings, undefined if the run has ended */

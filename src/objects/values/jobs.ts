@@ -45,6 +45,7 @@ const piece_size = 250;
 export function startValueReviews(deps: Deps): LeasedJob {
   const { db, log, clock } = deps;
   const runDue = createDueRunner<ValueReview>({
+    db,
     open: () => reviewsOf(db),
     account: 'account',
     piece_size: max_reviews,
@@ -117,7 +118,9 @@ export function startValueFills(deps: Deps): LeasedJob {
 
 async function fillPaths(deps: Deps, turn: Turn): Promise<void> {
   const { db, log } = deps;
-  const due = await findMany(measuredPathsOf(db), { fill_at: { $lte: Date.now() } }, { limit: 1000 });
+  const filter = { fill_at: { $lte: Date.now() } };
+  if (!(await db.findDue([{ collection: measuredPathsOf(db), filter }]))) return;
+  const due = await findMany(measuredPathsOf(db), filter, { limit: 1000 });
   for (const account of new Set(due.map((path) => path.account))) {
     const own = due.filter((path) => path.account === account);
     await fillAccount(deps, account, own, turn).catch((error: unknown) => {

@@ -2,6 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { storedNameOf } from '../../../src/db/former-versions.js';
+import { startStatusWatch } from '../../../src/events/status-watch.js';
+import { silentLog } from '../../../src/lib/log.js';
+import { startValueFills, startValueReviews } from '../../../src/objects/values/jobs.js';
 import { waitUntil } from '../../support/process.js';
 import { type Api, startTestService } from '../../support/service.js';
 import { buildStreamDocument } from '../../support/stream-documents.js';
@@ -450,6 +453,19 @@ describe('a list of 10,100 devices', () => {
     const { stages } = await explain(commands.find((command) => 'find' in command) ?? {});
     expect(stages.map(({ stage }) => stage).filter((stage) => stage === 'SORT')).toEqual(sorts);
   });
+});
+
+it('what jobs look for is found by indexes, and by jobs of the same time in one command', async () => {
+  const deps = { db: service.db, log: silentLog, clock: Date.now };
+  const jobs = [startStatusWatch(deps), startValueReviews(deps), startValueFills(deps)];
+  const findLooks = () =>
+    db.collection('system.profile').find({ 'command.pipeline.1.$limit': 1, 'command.pipeline.7': { $exists: true } });
+  await waitUntil(async () => (await findLooks().toArray()).length > 0);
+  await Promise.all(jobs.map((job) => job.stop()));
+  const wide = (await findLooks().toArray()).filter(
+    ({ planSummary, docsExamined }) => planSummary === 'COLLSCAN' || docsExamined > 0,
+  );
+  expect(wide).toEqual([]);
 });
 
 describe('the indexes', () => {
