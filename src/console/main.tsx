@@ -15,9 +15,7 @@ if (!location.pathname.startsWith(mount)) history.replaceState(null, '', mount +
 /** Not at the top level: what `finishSignIn` loads waits for the file of this module. */
 async function start(): Promise<void> {
   await finishSignIn();
-  const container = document.getElementById('root');
-  if (container === null) throw new Error('the page has no #root');
-  createRoot(container).render(
+  createRoot(document.getElementById('root') as HTMLElement).render(
     <StrictMode>
       <QueryClientProvider client={createQueryClient()}>
         <RouterProvider router={createConsoleRouter()} />

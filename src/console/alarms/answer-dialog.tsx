@@ -1,4 +1,4 @@
-import { type ReactNode, useCallback, useState } from 'react';
+import { useCallback, useState } from 'react';
 import { pathOf, request } from '../api/client.js';
 import { useApiMutation, useSession } from '../api/hooks.js';
 import type { Alarm } from '../api/interface.js';
@@ -17,17 +17,8 @@ const alarm_path = '/alarms/{alarm_id}/';
 type AnswerKind = 'acknowledged' | 'closed';
 const answerLabels = { acknowledged: 'Acknowledge', closed: 'Close' } as const;
 
-interface Answers {
-  /** The buttons for one alarm; undefined: the key may not change alarms. */
-  rowAction: ((entry: Entry | Alarm) => ReactNode) | undefined;
-  /** The buttons for several alarms. */
-  buttonsFor(alarms: readonly Alarm[]): ReactNode;
-  /** The dialog that a button has opened. */
-  dialog: ReactNode;
-}
-
 /** Lets people acknowledge and close alarms. The dialog is outside of the rows, which may disappear while it is open. */
-export function useAnswers(): Answers {
+export function useAnswers() {
   const { can } = useSession();
   const [asked, setAsked] = useState<Omit<AnswerDialogProps, 'onClose'>>();
   const buttonsFor = useCallback((alarms: readonly Alarm[], of?: string) => {
@@ -41,8 +32,10 @@ export function useAnswers(): Answers {
     [buttonsFor],
   );
   return {
+    /** The buttons for one alarm; undefined: the key may not change alarms. */
     rowAction: can('PUT', alarm_path) ? rowAction : undefined,
     buttonsFor,
+    /** The dialog that a button has opened. */
     dialog: asked && <AnswerDialog {...asked} onClose={() => setAsked(undefined)} />,
   };
 }

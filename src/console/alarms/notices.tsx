@@ -11,6 +11,7 @@ const item = 'device-platform.alarm-notices';
 const feed = '/events/live/';
 /** Alarms that are raised within this time are one notice. */
 const gather_ms = 1000;
+const isInBackground = true;
 
 /** The switch of sound and notification for new alarms in this browser; off at first. */
 const noticesStore = createStore(localStorage.getItem(item) === 'on');
@@ -51,7 +52,7 @@ export function AlarmNotices() {
       raised.current.push((JSON.parse(data) as { data: Alarm }).data);
       timer.current ??= setTimeout(notify, gather_ms);
     },
-    { isInBackground: true },
+    isInBackground,
   );
   return null;
 }

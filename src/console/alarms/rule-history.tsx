@@ -44,19 +44,18 @@ export function RuleHistory({ rule, device: { id_developer: id, name, id_model }
     clear: typeof clear === 'number' ? clear : threshold.value,
     for_s: typeof rule.for === 'number' ? rule.for : 0,
   };
-  const countIn = ({ result }: Series) =>
-    countRaises(
-      result.map(({ at, [path]: values }): Extremes => ({ at, ...(values as object) })),
-      limit,
-      every_s,
-    );
+  const describeRaises = ({ result }: Series) => {
+    const extremes = result.map(({ at, [path]: values }): Extremes => ({ at, ...(values as object) }));
+    const count = countRaises(extremes, limit, every_s);
+    return count === 1 ? 'once' : `${formatNumber(count)} times`;
+  };
   return (
     <Loaded of={answer} height="14rem">
       {(series) => (
         <>
           <p>
             At <ObjectLink plural="devices" id={id} label={name} /> it would have been raised{' '}
-            <strong>{timesOf(countIn(series))}</strong> since yesterday.
+            <strong>{describeRaises(series)}</strong> since yesterday.
           </p>
           <Suspense fallback={<Loading height="12rem" />}>
             <Plots
@@ -74,8 +73,4 @@ export function RuleHistory({ rule, device: { id_developer: id, name, id_model }
       )}
     </Loaded>
   );
-}
-
-function timesOf(count: number): string {
-  return count === 1 ? 'once' : `${formatNumber(count)} times`;
 }

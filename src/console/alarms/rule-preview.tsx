@@ -34,12 +34,8 @@ async function tryRule(rule: Entry): Promise<Preview> {
   const query: Query = { ...queryOfScope(rule), enabled: 'true', max: max_judged, fields: fields.join(',') };
   const { total_documents: total, result } = await request<ListAnswer<Device>>('GET', '/devices/', { query });
   const now_s = Date.now() / 1000;
-  const results = result.map((device) =>
-    combine(
-      conditions.map((condition) => judge(condition, device, now_s)),
-      rule.match,
-    ),
-  );
+  const judgeAll = (device: Device) => conditions.map((condition) => judge(condition, device, now_s));
+  const results = result.map((device) => combine(judgeAll(device), rule.match));
   const alarmed = result.filter((_device, index) => results[index]);
   return {
     rule: JSON.stringify(rule),

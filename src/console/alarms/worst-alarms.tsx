@@ -30,15 +30,8 @@ export const renderAlarm = {
     state === 'acknowledged' && user !== undefined ? `acknowledged by ${user}` : String(state),
 };
 
-interface OldestOptions {
-  max?: number;
-  fresh?: Freshness;
-}
-
-export function useOldest(
-  severity: Alarm['severity'],
-  { max = max_shown, fresh = { refetch_ms } }: OldestOptions = {},
-) {
+/** Reads the open alarms of a severity, the oldest first. */
+export function useOldest(severity: Alarm['severity'], max = max_shown, fresh: Freshness = { refetch_ms }) {
   const query = { state: open_states, severity, sort: 'raised_at', order: 1, max };
   return useList<Alarm>(template, query, fresh);
 }
@@ -87,14 +80,11 @@ export function WorstAlarms({ fresh }: { fresh: Freshness }) {
   const counts = useOpenCounts();
   const [critical = 0, warning = 0, info = 0] = severities.map((severity) => counts?.of(severity));
   const isShown = [critical > 0, warning > 0 && critical < max_worst, info > 0 && critical + warning < max_worst];
-  const optionsOf = (index: number) => ({
-    max: max_worst,
-    fresh: { ...fresh, enabled: isShown[index] === true && fresh.enabled !== false },
-  });
+  const freshOf = (index: number) => ({ ...fresh, enabled: isShown[index] === true && fresh.enabled !== false });
   const answers = [
-    useOldest('critical', optionsOf(0)),
-    useOldest('warning', optionsOf(1)),
-    useOldest('info', optionsOf(2)),
+    useOldest('critical', max_worst, freshOf(0)),
+    useOldest('warning', max_worst, freshOf(1)),
+    useOldest('info', max_worst, freshOf(2)),
   ];
   const alarms = answers.flatMap(({ data }, index) => (isShown[index] ? (data?.result ?? []) : []));
   const columns = columnsOf<Alarm>(schema, ['severity', 'device', 'rule', 'raised_at'], { render: renderAlarm });

@@ -16,21 +16,16 @@ export interface Call {
 export async function send(method: string, path: string, call: Call = {}): Promise<Response> {
   const { body, headers, signal } = call;
   const credential = await readCredential();
-  let response: Response;
-  try {
-    response = await fetch(addressOf(path, call.query), {
-      method,
-      headers: { Accept: 'application/json', ...credential, ...headers },
-      body:
-        body === undefined || typeof body === 'string' || body instanceof Blob ? (body ?? null) : JSON.stringify(body),
-      signal: signal ?? null,
-      cache: 'no-store',
-      credentials: 'omit',
-    });
-  } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new RequestError(0, 0, 'no answer');
-  }
+  const response = await fetch(addressOf(path, call.query), {
+    method,
+    headers: { Accept: 'application/json', ...credential, ...headers },
+    body: body instanceof Blob ? body : JSON.stringify(body),
+    signal,
+    cache: 'no-store',
+    credentials: 'omit',
+  }).catch((error: unknown) => {
+    throw signal?.aborted ? error : new RequestError(0, 0, 'no answer');
+  });
   if (!response.ok) throw await toRequestError(response);
   return response;
 }

@@ -1,6 +1,7 @@
 import { RequestError } from './errors.js';
 import type { Self } from './interface.js';
 import { pageSettings } from './page-settings.js';
+import { limitFields } from './resources.js';
 
 /** The part of JSON Schema that the description of the interface uses. */
 export interface Schema {
@@ -93,15 +94,6 @@ const pageParameters = new Set(['max', 'sort', 'order', 'offset', 'after', 'fiel
 
 const prefixParameter = { in: 'query', schema: {}, isPrefix: true } as const;
 
-/** The fields of a key that limit it to a part of the fleet, from the top down, with the types that they name. */
-export const limitFields = {
-  id_project: 'projects',
-  id_service: 'services',
-  id_group: 'groups',
-  id_asset: 'assets',
-  id_device: 'devices',
-} as const;
-
 const levels: readonly string[] = Object.values(limitFields);
 /** Lists streams of one device, unless the key sees the whole account. */
 const streams_path = '/streams/';
@@ -149,11 +141,8 @@ export function createInterface({ info, paths, components }: OpenApiDocument, se
     entryOf: (path) => resolve(jsonOf(find('GET', path)?.responses['200']?.content).properties?.result?.items),
     filtersOf(path) {
       const { parameters = [], 'x-path-filters': members = [] } = find('GET', path) ?? {};
-      const prefixes = members.map((member): Parameter => ({ ...prefixParameter, name: `${member}.` }));
-      return [
-        ...parameters.filter(({ name, in: place }) => place === 'query' && !pageParameters.has(name)),
-        ...prefixes,
-      ];
+      const own = parameters.filter(({ name, in: place }) => place === 'query' && !pageParameters.has(name));
+      return [...own, ...members.map((member) => ({ ...prefixParameter, name: `${member}.` }))];
     },
     parameterOf: (path, name, method = 'GET') =>
       find(method, path)?.parameters?.find((parameter) => parameter.name === name),

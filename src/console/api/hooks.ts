@@ -15,7 +15,7 @@ import type { Interface } from './document.js';
 import { describeError, isKeyRejected, isTemporary, RequestError } from './errors.js';
 import type { Self } from './interface.js';
 import { dropRejected } from './key-store.js';
-import { filtersOfStatus, type ListAnswer, type Model, type ResourceType } from './resources.js';
+import { filtersOfStatus, type ListAnswer, type Model } from './resources.js';
 
 /** Path that shows the key itself; the first request after the sign-in. */
 export const self_path = '/self/';
@@ -59,12 +59,6 @@ export function useSession(): Session {
   const session = use(SessionContext);
   if (session === undefined) throw new Error('not signed in');
   return session;
-}
-
-/** Returns those types whose lists the key may read. */
-export function useReadable(types: readonly ResourceType[]): ResourceType[] {
-  const { can } = useSession();
-  return types.filter(({ list_path }) => can('GET', list_path));
 }
 
 interface Options {
@@ -124,21 +118,16 @@ export function useStatusCounts(query: Query = {}, options: Options = {}): Count
   const counts = useCounts('/devices/', 'status', query, options);
   const late = counts?.of('no_status') ?? 0;
   const isAsked = late > 0 && options.enabled !== false;
-  const stopped = useCount(
-    '/devices/',
-    { ...query, ...filtersOfStatus('no_status') },
-    { ...options, enabled: isAsked },
-  );
+  const stoppedQuery = { ...query, ...filtersOfStatus('no_status') };
+  const stopped = useCount('/devices/', stoppedQuery, { ...options, enabled: isAsked });
   if (counts === undefined || (late > 0 && stopped === undefined)) return undefined;
   const shown: Readonly<Record<string, number>> = { no_status: stopped ?? 0, data_only: late - (stopped ?? 0) };
   return { total: counts.total, of: (status) => (late > 0 ? shown[status] : undefined) ?? counts.of(status) };
 }
 
-const model_query = { fields: 'id_developer,measures,properties', max: 1000 };
-
 /** Reads the measures and properties of the models. */
 export function useModels({ enabled }: { enabled: boolean }): UseQueryResult<ListAnswer<Model>> {
-  return useList<Model>('/models/', model_query, { enabled });
+  return useList<Model>('/models/', { fields: 'id_developer,measures,properties', max: 1000 }, { enabled });
 }
 
 /** Reads a model; nothing for a device without one. */
@@ -151,8 +140,7 @@ interface MutationOptions<Input, Result> {
   /** Announced after success; undefined: nothing is. */
   message?(result: Result, input: Input): string | undefined;
   onDone?(result: Result, input: Input): void;
-  /** Announces a failure, where neither a form nor a dialog shows it. */
-  announcesFailure?: boolean;
+  onError?(error: unknown): void;
 }
 
 /** Changes something through the interface; whatever the outcome, everything that is shown is read again. */
@@ -165,9 +153,16 @@ export function useApiMutation<Input = void, Result = unknown>(options: Mutation
       if (message !== undefined) announce(message);
       options.onDone?.(result, input);
     },
-    onError(error) {
-      if (options.announcesFailure) announce(describeError(error));
-    },
+    onError: options.onError,
     onSettled: () => void queryClient.invalidateQueries(),
   });
+}
+
+/** Returns a function for a button. @param done text to announce after success, as a failure is; absent: nothing is */
+export function useAction<Input = void, Result = unknown>(
+  run: (input: Input) => Promise<Result>,
+  done?: string | ((result: Result, input: Input) => string),
+): (input: Input) => void {
+  const message = typeof done === 'string' ? () => done : done;
+  return useApiMutation({ run, message, onError: (error) => announce(describeError(error)) }).mutate;
 }

@@ -7,21 +7,17 @@ import { type LiveMessage, readMessages } from './event-stream.js';
 
 const reconnect_ms = 2000;
 
-interface LiveOptions {
-  /** Stays connected while the tab is hidden. */
-  isInBackground?: boolean;
-}
-
 /**
  * Calls `onMessage` for each event of a feed, and connects again, behind the last one, after the connection has ended or
- * the tab was hidden. `EventSource` cannot send the header with the key. @returns whether it is connected
+ * the tab was hidden, which `isInBackground` ignores. `EventSource` cannot send the header with the key.
+ * @returns whether it is connected
  */
 export function useLive(
   path: string,
   query: Query,
   isOn: boolean,
   onMessage: (message: LiveMessage) => void,
-  { isInBackground = false }: LiveOptions = {},
+  isInBackground = false,
 ): boolean {
   const [isConnected, setConnected] = useState(false);
   const isHidden = useSyncExternalStore(focusManager.subscribe, () => !focusManager.isFocused());

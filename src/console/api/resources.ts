@@ -66,6 +66,15 @@ export const pageTypes: readonly ResourceType[] = [...resourceTypes, alarmrule, 
 /** Fields that name the parent of an object, the closest parent first. */
 export const parentFields: readonly string[] = ['id_asset', 'id_group', 'id_service', 'id_project'];
 
+/** The fields of a key that limit it to a part of the fleet, from the top down, with the types that they name. */
+export const limitFields = {
+  id_project: 'projects',
+  id_service: 'services',
+  id_group: 'groups',
+  id_asset: 'assets',
+  id_device: 'devices',
+} as const;
+
 /** Finds a type by its plural, as in addresses. */
 export function findType(plural: string): ResourceType | undefined {
   return pageTypes.find((type) => type.plural === plural);
@@ -165,15 +174,7 @@ export interface Model {
 }
 
 /** The fields that name the devices which a rule covers; at most one is set. */
-export const scopeFields: readonly string[] = [
-  'id_model',
-  'id_project',
-  'id_service',
-  'id_group',
-  'id_asset',
-  'id_device',
-  'filter',
-];
+export const scopeFields: readonly string[] = ['id_model', ...Object.keys(limitFields), 'filter'];
 
 /** Builds the filters of the devices that an alarm rule covers; none if it covers all. */
 export function queryOfScope(rule: Entry): Readonly<Record<string, string>> {

@@ -35,10 +35,8 @@ export function DeviceChart({ device }: { device: Device }) {
   const [search, setSearch] = useAddress();
   const queryClient = useQueryClient();
   const isLive = can('GET', live_template);
-  const [streams_path, series_path] = [
-    pathOf('devices', device.id_developer, 'streams'),
-    pathOf('devices', device.id_developer, 'series'),
-  ];
+  const streams_path = pathOf('devices', device.id_developer, 'streams');
+  const series_path = pathOf('devices', device.id_developer, 'series');
   const measures = useModel(device.id_model).data?.measures ?? [];
   const query = { _t: 'str', sort: 'at', order: -1, max: 20 };
   const latest = useList<Stream>(streams_path, query, { refetch_ms: isLive ? slow_refresh_ms : refresh_ms });

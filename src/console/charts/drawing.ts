@@ -45,11 +45,8 @@ export function drawThresholds(plot: UPlot, thresholds: readonly Threshold[]): v
     const y = Math.round(plot.valToPos(value, 'y', true));
     if (y < top || y > top + height) continue;
     const colour = severityColours[severity];
-    fillArea(
-      plot,
-      colour + faint,
-      op.startsWith('>') ? [left, top, width, y - top] : [left, y, width, top + height - y],
-    );
+    const [begin, end] = op.startsWith('>') ? [top, y] : [y, top + height];
+    fillArea(plot, colour + faint, [left, begin, width, end - begin]);
     strokeLine(plot, colour, [left, y, left + width, y]);
   }
 }

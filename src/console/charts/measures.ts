@@ -29,15 +29,12 @@ export function findPaths(streams: readonly Pick<Stream, 'data'>[], measures: re
 
 /** Puts paths of one unit into one chart. */
 export function groupByUnit(paths: readonly string[], measures: readonly Measure[]): Plot[] {
-  const plots = new Map<string, Plot>();
-  for (const path of paths) {
-    const { unit = '' } = findMeasure(measures, path);
-    const key = unit === '' ? `path ${path}` : `unit ${unit}`;
-    const plot = plots.get(key);
-    if (plot === undefined) plots.set(key, { key, unit, paths: [path] });
-    else plot.paths.push(path);
-  }
-  return [...plots.values()];
+  const unitOf = (path: string) => findMeasure(measures, path).unit ?? '';
+  const keyOf = (path: string) => (unitOf(path) === '' ? `path ${path}` : `unit ${unitOf(path)}`);
+  return [...new Set(paths.map(keyOf))].map((key) => {
+    const together = paths.filter((path) => keyOf(path) === key);
+    return { key, unit: unitOf(together[0] ?? ''), paths: together };
+  });
 }
 
 /** Formats a value with the decimals and the unit of its measure. */

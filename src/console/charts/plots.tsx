@@ -1,22 +1,16 @@
 import { useId, useState } from 'react';
 import type { Stream } from '../api/interface.js';
-import type { Measure } from '../api/resources.js';
 import { formatNumber, formatTime } from '../lib/format.js';
 import { normalizePath, valueAt } from '../lib/paths.js';
 import { SeverityBadge, Time } from '../ui/value.js';
 import { findMeasure, groupByUnit, type Plot } from './measures.js';
 import { colourAt, PlottedSeries, type PlottedSeriesProps } from './plotted-series.js';
-import type { Series } from './series.js';
-import type { Threshold } from './thresholds.js';
 
-interface PlotsProps extends Omit<PlottedSeriesProps, 'sync' | 'hasTimes' | 'onCursor' | 'onZoom'> {
+interface PlotsProps extends Omit<PlottedSeriesProps, 'sync' | 'hasTimes' | 'onCursor'> {
   /** The last ones, the newest first. */
   streams: readonly Stream[];
-  /** Absent: the span cannot be changed. */
-  onZoom?: PlottedSeriesProps['onZoom'];
 }
 
-const ignoreZoom = () => undefined;
 const max_listed_marks = 20;
 /** A mark within this part of the span is under the cursor. */
 const mark_reach = 0.01;
@@ -50,7 +44,7 @@ export function Plots({ series, paths, measures, streams, marks, thresholds, lab
             sync={sync}
             hasTimes={index === plots.length - 1}
             onCursor={setCursor}
-            onZoom={onZoom ?? ignoreZoom}
+            onZoom={onZoom}
           />
           <Readings {...{ plot, measures, thresholds, series, streams, cursor }} />
         </div>
@@ -79,12 +73,8 @@ function isAbout(paths: readonly string[], plot: Plot): boolean {
   return paths.length === 0 || paths.some((path) => shown.has(normalizePath(path)));
 }
 
-interface ReadingsProps {
+interface ReadingsProps extends Pick<PlotsProps, 'measures' | 'thresholds' | 'series' | 'streams'> {
   plot: Plot;
-  measures: readonly Measure[];
-  thresholds: readonly Threshold[];
-  series: Series;
-  streams: readonly Stream[];
   /** The time under the cursor; undefined: the present values are shown. */
   cursor: number | undefined;
 }

@@ -53,7 +53,8 @@ export interface PlottedSeriesProps {
   /** Names the times below, as the last of several charts does. */
   hasTimes: boolean;
   onCursor(seconds: number | undefined): void;
-  onZoom(from: number, to: number): void;
+  /** Absent: the span cannot be changed. */
+  onZoom?(from: number, to: number): void;
 }
 
 /** Draws the average of each path as a line, with the range from minimum to maximum behind it. */
@@ -94,7 +95,7 @@ export function PlottedSeries({ series, paths, measures, marks, label, timeZone,
       element,
     );
     plot.current = created;
-    const unlisten = listenToTouch(created, (from, to) => latest.current.onZoom(from, to));
+    const unlisten = listenToTouch(created, (from, to) => latest.current.onZoom?.(from, to));
     const observer = new ResizeObserver(() => created.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
     return () => {
@@ -131,12 +132,12 @@ function boundsOf(paths: readonly string[], measures: readonly Measure[]): [numb
 }
 
 /** Zooms to what was selected by a drag, and removes the selection. */
-function zoom(plot: UPlot, onZoom: (from: number, to: number) => void): void {
+function zoom(plot: UPlot, onZoom: PlottedSeriesProps['onZoom']): void {
   const { left, width } = plot.select;
   if (width < min_drag_px) return;
   const [from, to] = [Math.floor(plot.posToVal(left, 'x')), Math.ceil(plot.posToVal(left + width, 'x'))];
   plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-  if (to > from) onZoom(from, to);
+  if (to > from) onZoom?.(from, to);
 }
 
 /** Lets a finger select a span, as uPlot hears a mouse only. @returns a function that ends this */
@@ -170,11 +171,7 @@ function listenToTouch(plot: UPlot, onZoom: PlottedSeriesProps['onZoom']): () =>
   return () => listeners.abort();
 }
 
-interface PlotOptions {
-  paths: readonly string[];
-  timeZone: string;
-  sync: string;
-  hasTimes: boolean;
+interface PlotOptions extends Pick<PlottedSeriesProps, 'paths' | 'timeZone' | 'sync' | 'hasTimes'> {
   height: number;
   min: number | undefined;
   max: number | undefined;

@@ -36,14 +36,14 @@ export function applyEvents(sent: SentCommands, events: readonly CommandEvent[],
 
 /** Returns the id of the last event, after which a reader begins. */
 export async function findLastEvent(signal: AbortSignal): Promise<string> {
-  const { result } = await request<ListAnswer<{ id: string }>>('GET', '/events/', {
-    query: { max: 1, fields: 'id' },
-    signal,
-  });
+  const query = { max: 1, fields: 'id' };
+  const { result } = await request<ListAnswer<{ id: string }>>('GET', '/events/', { query, signal });
   return result[0]?.id ?? '0'.repeat(18);
 }
 
 interface Following {
+  /** Number of commands that are expected. */
+  count: number;
   request_id: string;
   /** Id of an event before the request. */
   after: string;
@@ -52,10 +52,7 @@ interface Following {
 }
 
 /** Reads the log until the signal ends it, or as many commands as expected have ended. */
-export async function followCommands(
-  count: number,
-  { request_id, after, signal, onProgress }: Following,
-): Promise<void> {
+export async function followCommands({ count, request_id, after, signal, onProgress }: Following): Promise<void> {
   let [sent, last]: [SentCommands, string] = [new Map(), after];
   while (countCommands(sent, isEnded) < count) {
     const query = { type: 'command.', after: last, max: page_size, fields };
@@ -72,7 +69,5 @@ const isEnded = (status: CommandStatus) => status !== 'queued' && status !== 'se
 
 /** Counts the commands whose status fits. */
 export function countCommands(sent: SentCommands, fits: (status: CommandStatus) => boolean): number {
-  let count = 0;
-  for (const { status } of sent.values()) if (fits(status)) count++;
-  return count;
+  return [...sent.values()].filter(({ status }) => fits(status)).length;
 }

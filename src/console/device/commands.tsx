@@ -1,5 +1,5 @@
 import { pathOf, request } from '../api/client.js';
-import { useApiMutation, useSession } from '../api/hooks.js';
+import { useAction, useSession } from '../api/hooks.js';
 import type { Entry } from '../api/resources.js';
 import { CreateForm } from '../forms/create-form.js';
 import { ObjectTable } from '../lists/object-table.js';
@@ -16,13 +16,12 @@ const isOpen = ({ status }: Entry) => status === 'queued' || status === 'sent';
 export function DeviceCommands({ id }: { id: string }) {
   const { can } = useSession();
   const path = pathOf('devices', id, 'commands');
-  const cancel = useApiMutation({
-    run: (command: Entry) => request('DELETE', pathOf('devices', id, 'commands', idOf(command))),
-    message: (_answer, { name }) => `Cancelled ${name}.`,
-    announcesFailure: true,
-  });
+  const cancel = useAction(
+    (command: Entry) => request('DELETE', pathOf('devices', id, 'commands', idOf(command))),
+    (_answer, { name }) => `Cancelled ${name}.`,
+  );
   const renderCancel = (command: Entry) =>
-    isOpen(command) && <Button label="Cancel" of={String(command.name)} onClick={() => cancel.mutate(command)} />;
+    isOpen(command) && <Button label="Cancel" of={String(command.name)} onClick={() => cancel(command)} />;
   return (
     <div className="stack">
       {can('POST', commands_template) && (

@@ -24,19 +24,13 @@ export interface ConfigRow {
 
 /** Joins the counts of each file and desired version, by name; of one file the version of most devices is first. */
 export function joinCounts(counts: readonly ConfigCount[]): ConfigRow[] {
-  const rows = new Map<string, ConfigCount[]>();
-  for (const entry of counts) {
-    const key = JSON.stringify([entry.name, entry.desired]);
-    rows.set(key, [...(rows.get(key) ?? []), entry]);
-  }
-  const numbered = [...rows.values()].flatMap((entries) => {
-    const [first] = entries;
-    if (first === undefined) return [];
-    const { name, desired } = first;
+  const rows = Map.groupBy(counts, ({ name, desired }) => JSON.stringify([name, desired]));
+  const numbered = [...rows].map(([key, entries]) => {
+    const [name, desired] = JSON.parse(key) as [string, string | null];
     const total = entries.reduce((sum, { count }) => sum + count, 0);
     const byStatus = sumBy(entries, ({ status }) => status);
     const byReported = sumBy(entries, ({ reported }) => reported);
-    return [{ name, desired, byStatus, byReported, total }];
+    return { name, desired, byStatus, byReported, total };
   });
   return numbered.sort((left, right) => left.name.localeCompare(right.name) || right.total - left.total);
 }

@@ -1,4 +1,3 @@
-import './connect.css';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
@@ -41,9 +40,8 @@ function Light({ device: { id_developer, last_stream_at, last_status_at } }: { d
   const queryClient = useQueryClient();
   const { can } = useSession();
   const path = pathOf('devices', id_developer);
-  useLive(`${path}streams/live/`, {}, can('GET', live_template), () => {
-    void queryClient.invalidateQueries({ queryKey: [path] });
-  });
+  const refresh = () => void queryClient.invalidateQueries({ queryKey: [path] });
+  useLive(`${path}streams/live/`, {}, can('GET', live_template), refresh);
   const last = Math.max(last_stream_at ?? 0, last_status_at ?? 0);
   return (
     <p role="status" className={last > 0 ? 'row light on' : 'row light'}>

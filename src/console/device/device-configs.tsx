@@ -1,9 +1,8 @@
-import './configs.css';
 import { useQueries } from '@tanstack/react-query';
 import { useReducer, useState } from 'react';
 import { pathOf, request, send } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
-import { useApiMutation, useSession } from '../api/hooks.js';
+import { useAction, useApiMutation, useSession } from '../api/hooks.js';
 import type { Entry } from '../api/resources.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { compareLines, max_diff_lines } from '../lib/compare.js';
@@ -28,15 +27,14 @@ export function DeviceConfigs({ id }: { id: string }) {
   const [isComparing, setComparing] = useState(false);
   const path = pathOf('devices', id, 'deviceconfigs');
   const pathOfKey = (key: string) => pathOf('devices', id, 'deviceconfigs', ...segmentsOf(key));
-  const deliver = useApiMutation({
-    run: ({ name, version, desired }: Entry) =>
-      request('PUT', pathOf('devices', id, 'deviceconfigs', String(name), 'desired'), {
-        body: { version: desired === true ? null : version },
-      }),
-    message: (_answer, { name, version, desired }) =>
+  const deliver = useAction(
+    ({ name, version, desired }: Entry) => {
+      const body = { version: desired === true ? null : version };
+      return request('PUT', pathOf('devices', id, 'deviceconfigs', String(name), 'desired'), { body });
+    },
+    (_answer, { name, version, desired }) =>
       desired === true ? `${name} is not desired any more.` : `The device shall have version ${version} of ${name}.`,
-    announcesFailure: true,
-  });
+  );
   return (
     <div className="stack">
       <Panel
@@ -69,7 +67,7 @@ export function DeviceConfigs({ id }: { id: string }) {
                   <Button
                     label={entry.desired === true ? 'Take back' : 'Make desired'}
                     of={of}
-                    onClick={() => deliver.mutate(entry)}
+                    onClick={() => deliver(entry)}
                   />
                 )}
               </span>
@@ -120,13 +118,8 @@ function Upload({ path }: { path: string }) {
   );
 }
 
-interface ComparisonProps {
-  files: readonly { label: string; path: string }[];
-  onClose(): void;
-}
-
 /** Shows what the later one of two files has changed, whatever the order in which they were chosen. */
-function Comparison({ files, onClose }: ComparisonProps) {
+function Comparison({ files, onClose }: { files: readonly { label: string; path: string }[]; onClose(): void }) {
   const answers = useQueries({
     queries: files.map(({ label, path }) => ({
       queryKey: [path, 'content'],

@@ -1,6 +1,6 @@
 import { useReducer } from 'react';
 import { pathOf, request } from '../api/client.js';
-import { useApiMutation, useSession } from '../api/hooks.js';
+import { useAction, useApiMutation, useSession } from '../api/hooks.js';
 import { CreateForm } from '../forms/create-form.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { ObjectTable } from '../lists/object-table.js';
@@ -30,8 +30,8 @@ function Credentials({ id }: { id: string }) {
     message: () => 'The credentials are set.',
     onDone: startOver,
   });
-  const remove = useApiMutation({
-    run: () =>
+  const remove = useAction(
+    () =>
       request('DELETE', pathOf('mqttdevices', id)).then(
         () => 'The credentials are deleted; the device is logged out.',
         (error: unknown) => {
@@ -39,15 +39,14 @@ function Credentials({ id }: { id: string }) {
           return 'The device has no credentials.';
         },
       ),
-    message: (text) => text,
-    announcesFailure: true,
-  });
+    (text) => text,
+  );
   const schema = useSession().bodyOf('POST', credentials_template);
   return (
     <Panel
       title="Credentials"
       actions={
-        <ConfirmButton label="Delete credentials" heading="Delete credentials" onConfirm={remove.mutate}>
+        <ConfirmButton label="Delete credentials" heading="Delete credentials" onConfirm={remove}>
           The device is logged out at once and cannot log in until it has new ones.
         </ConfirmButton>
       }
@@ -59,12 +58,9 @@ function Credentials({ id }: { id: string }) {
 
 function Topics({ path }: { path: string }) {
   const { can } = useSession();
-  const remove = useApiMutation({
-    run: (name: string) => request('DELETE', path, { body: { name } }),
-    announcesFailure: true,
-  });
+  const remove = useAction((name: string) => request('DELETE', path, { body: { name } }));
   const renderDelete = ({ name }: Values) => (
-    <Button label="Delete" of={String(name)} onClick={() => remove.mutate(String(name))} />
+    <Button label="Delete" of={String(name)} onClick={() => remove(String(name))} />
   );
   return (
     <Panel title="Topics">

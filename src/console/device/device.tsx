@@ -93,8 +93,8 @@ function DeviceOverview({ device }: { device: StoredObject & Device }) {
       <OpenAlarmsOfDevice id={device.id_developer} />
       <Panel title="Status" actions={<StatusBadge status={shownStatusOf(device)} />}>
         <div className="columns">
-          <Deadline label="Data" device={device} last_at={device.last_stream_at} due_at={device.stream_due_at} />
-          <Deadline label="Status" device={device} last_at={device.last_status_at} due_at={device.status_due_at} />
+          <Deadline device={device} kind="stream" />
+          <Deadline device={device} kind="status" />
         </div>
       </Panel>
       <DeviceChart device={device} />
@@ -120,15 +120,10 @@ function DeviceOverview({ device }: { device: StoredObject & Device }) {
   );
 }
 
-interface DeadlineProps {
-  label: string;
-  device: Device;
-  last_at: number | undefined;
-  due_at: number | undefined;
-}
-
 /** The time from the last stream of a kind to its deadline, and now. */
-function Deadline({ label, device, last_at, due_at }: DeadlineProps) {
+function Deadline({ device, kind }: { device: Device; kind: 'stream' | 'status' }) {
+  const label = kind === 'stream' ? 'Data' : 'Status';
+  const [last_at, due_at] = [device[`last_${kind}_at`], device[`${kind}_due_at`]];
   if (last_at === undefined || due_at === undefined)
     return (
       <div>

@@ -82,7 +82,7 @@ export function GiveFileDialog({ filters, chosen, onClose }: GiveFileProps) {
             {preview.name}
             {preview.file && ', which is stored for those that do not have it'}.
           </p>
-          <FirstRows type={deviceType} filters={filters} body={undefined} />
+          <FirstRows type={deviceType} filters={filters} />
         </ConfirmForm>
       )}
     </Dialog>
@@ -91,13 +91,10 @@ export function GiveFileDialog({ filters, chosen, onClose }: GiveFileProps) {
 
 /** Stores the file, or makes the version the desired one, if there is `confirm`. @returns the number of matches */
 async function give({ name, version, file }: Gift, query: Query): Promise<number> {
-  const { details } =
-    file === undefined
-      ? await request<StatusAnswer>('PUT', pathOf('devices', 'deviceconfigs', name, 'desired'), {
-          query,
-          body: { version },
-        })
-      : await request<StatusAnswer>('POST', many_configs_path, { query, body: { name, version, file } });
+  const desired_path = pathOf('devices', 'deviceconfigs', name, 'desired');
+  const { details } = await (file === undefined
+    ? request<StatusAnswer>('PUT', desired_path, { query, body: { version } })
+    : request<StatusAnswer>('POST', many_configs_path, { query, body: { name, version, file } }));
   return Number(details.matched);
 }
 
@@ -113,9 +110,7 @@ async function repeat(run: () => Promise<unknown>): Promise<void> {
     }
 }
 
-interface ChoiceProps {
-  filters: Query;
-  chosen: FileVersion | undefined;
+interface ChoiceProps extends Pick<GiveFileProps, 'filters' | 'chosen'> {
   mutation: { mutate(gift: Gift): void; error: unknown; isPending: boolean };
   onCancel(): void;
 }
@@ -166,13 +161,8 @@ function Choice({ filters, chosen, mutation, onCancel }: ChoiceProps) {
   );
 }
 
-interface FileFieldProps {
-  id: string;
-  onChoose(file: File | undefined): void;
-}
-
 /** The field of a configuration file to upload. */
-export function FileField({ id, onChoose }: FileFieldProps) {
+export function FileField({ id, onChoose }: { id: string; onChoose(file: File | undefined): void }) {
   return (
     <div className="field">
       <label htmlFor={id}>

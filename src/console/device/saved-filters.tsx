@@ -1,4 +1,3 @@
-import '../ui/tabs.css';
 import { useList, useSession } from '../api/hooks.js';
 import type { StoredObject } from '../api/resources.js';
 import { CreateForm } from '../forms/create-form.js';

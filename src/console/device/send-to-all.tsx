@@ -48,7 +48,7 @@ export function SendToAllDialog({ filters, onClose }: { filters: Query; onClose(
 
   const follow = useMutation({
     mutationFn: (following: { request_id: string; after: string; count: number }) =>
-      followCommands(following.count, { ...following, signal: begin(), onProgress: setSent }),
+      followCommands({ ...following, signal: begin(), onProgress: setSent }),
   });
 
   const carryOut = useApiMutation({

@@ -18,13 +18,8 @@ export interface Access {
 
 const data = { temperature: 21.5 };
 
-export interface Snippet {
-  name: string;
-  text: string;
-}
-
 /** Programs that send as the device, once but for Node.js, which keeps sending so that a chart moves. */
-export function buildSnippets(access: Access): Snippet[] {
+export function buildSnippets(access: Access): { name: string; text: string }[] {
   return [
     { name: 'curl', text: curlOf(access) },
     { name: 'Node.js', text: nodeOf(access) },

@@ -54,10 +54,8 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
       const { body, matched } = confirmed;
       setDone(0);
       try {
-        const { details } = await request<StatusAnswer>(method, path, {
-          query: { ...filters, confirm: matched },
-          body,
-        });
+        const query = { ...filters, confirm: matched };
+        const { details } = await request<StatusAnswer>(method, path, { query, body });
         return Number(details.changed ?? matched);
       } catch (failure) {
         if (!(failure instanceof RequestError)) throw failure;
@@ -127,14 +125,8 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
   );
 }
 
-interface FirstRowsProps {
-  type: ResourceType;
-  filters: Query;
-  body: Values | undefined;
-}
-
 /** The first of the objects that match, with what each field is and becomes. */
-export function FirstRows({ type, filters, body = {} }: FirstRowsProps) {
+export function FirstRows({ type, filters, body = {} }: Pick<BulkDialogProps, 'type' | 'filters'> & { body?: Values }) {
   const { entryOf } = useSession();
   const changed = Object.keys(body);
   const { properties = {} } = entryOf(type.list_path);

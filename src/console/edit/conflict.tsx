@@ -7,7 +7,7 @@ import { labelOf } from '../lib/format.js';
 import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
 import { Failure } from '../ui/page.js';
-import { type FieldConflict, findConflicts } from './changes.js';
+import { findConflicts } from './changes.js';
 
 interface VersionedSave<T> {
   /** The object with the version that was shown. */
@@ -82,6 +82,11 @@ function ConflictDialog({ base, theirs, changes, error, onResolve, onClose, ...p
   const { fields = Object.keys({ ...base, ...theirs }) } = props;
   const untouched = fields.filter((field) => !(field in changes) && !isDeepEqual(base[field], theirs[field]));
 
+  function choose(field: string, isMine: boolean): void {
+    const others = [...kept].filter((other) => other !== field);
+    setKept(new Set(isMine ? [...others, field] : others));
+  }
+
   function save(): void {
     const dropped = conflicts.filter(({ field }) => !kept.has(field)).map(({ field }) => field);
     onResolve(Object.fromEntries(Object.entries(changes).filter(([field]) => !dropped.includes(field))));
@@ -94,16 +99,29 @@ function ConflictDialog({ base, theirs, changes, error, onResolve, onClose, ...p
           {String(theirs.updater ?? 'Somebody')} has changed this object since you opened it. Nothing has been saved
           yet.
         </p>
-        {conflicts.map((conflict) => (
-          <Choice
-            key={conflict.field}
-            conflict={conflict}
-            isMine={kept.has(conflict.field)}
-            onChoose={(isMine) => {
-              const others = [...kept].filter((field) => field !== conflict.field);
-              setKept(new Set(isMine ? [...others, conflict.field] : others));
-            }}
-          />
+        {conflicts.map(({ field, ...conflict }) => (
+          <fieldset key={field} className="choice">
+            <legend>{labelOf(field)}</legend>
+            <p>
+              <span className="muted">Before: </span>
+              {formatField(conflict.base)}
+            </p>
+            {[
+              { side: 'Theirs', value: conflict.theirs, isMine: false },
+              { side: 'Mine', value: conflict.mine, isMine: true },
+            ].map(({ side, value, isMine }) => (
+              <label key={side}>
+                <input
+                  type="radio"
+                  name={`choice-${field}`}
+                  checked={kept.has(field) === isMine}
+                  onChange={() => choose(field, isMine)}
+                />
+                <span className="muted">{side}: </span>
+                {formatField(value)}
+              </label>
+            ))}
+          </fieldset>
         ))}
         {untouched.length > 0 && (
           <>
@@ -124,34 +142,6 @@ function ConflictDialog({ base, theirs, changes, error, onResolve, onClose, ...p
         </div>
       </div>
     </Dialog>
-  );
-}
-
-interface ChoiceProps {
-  conflict: FieldConflict;
-  isMine: boolean;
-  onChoose(isMine: boolean): void;
-}
-
-function Choice({ conflict: { field, base, theirs, mine }, isMine, onChoose }: ChoiceProps) {
-  return (
-    <fieldset className="choice">
-      <legend>{labelOf(field)}</legend>
-      <p>
-        <span className="muted">Before: </span>
-        {formatField(base)}
-      </p>
-      {[
-        { side: 'Theirs', value: theirs, isChosen: !isMine },
-        { side: 'Mine', value: mine, isChosen: isMine },
-      ].map(({ side, value, isChosen }) => (
-        <label key={side}>
-          <input type="radio" name={`choice-${field}`} checked={isChosen} onChange={() => onChoose(side === 'Mine')} />
-          <span className="muted">{side}: </span>
-          {formatField(value)}
-        </label>
-      ))}
-    </fieldset>
   );
 }
 

@@ -1,8 +1,7 @@
 import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
 import { useSession } from '../api/hooks.js';
-import type { ResourceType, StoredObject } from '../api/resources.js';
-import { parentFields } from '../api/resources.js';
+import { parentFields, type ResourceType, type StoredObject } from '../api/resources.js';
 import { type FormExtra, fieldsOf, SchemaForm, type Values } from '../forms/form.js';
 import { findChanges } from './changes.js';
 import { useVersionedSave } from './conflict.js';

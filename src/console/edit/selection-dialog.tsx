@@ -88,6 +88,7 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
   });
 
   const title = `${verb} ${countOf(type, objects.length)}`;
+  const tried = step.name === 'work' ? step.progress.done + step.progress.failed.length : 0;
   return (
     <Dialog title={title} onClose={onClose}>
       {step.name === 'form' && (
@@ -102,7 +103,12 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
         </PreviewStep>
       )}
       {step.name === 'work' && (
-        <Progress {...describeWork(step.label, step.progress, objects.length)} onCancel={cancel} />
+        <Progress
+          label={`${step.label}: ${formatNumber(tried)} of ${formatNumber(objects.length)}`}
+          value={tried}
+          max={objects.length}
+          onCancel={cancel}
+        />
       )}
       {step.name === 'preview' && (
         <ConfirmForm
@@ -120,12 +126,6 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
       {step.name === 'result' && <Result {...step} verb={verb} total={objects.length} onClose={onClose} />}
     </Dialog>
   );
-}
-
-/** Progress of the work. */
-function describeWork(label: string, { done, failed }: WorkProgress, max: number) {
-  const value = done + failed.length;
-  return { label: `${label}: ${formatNumber(value)} of ${formatNumber(max)}`, value, max };
 }
 
 function Names({ objects }: { objects: readonly StoredObject[] }) {

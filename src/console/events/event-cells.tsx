@@ -11,14 +11,11 @@ function EventSubject({ entry }: { entry: Entry }) {
   return plural === undefined || isGone ? id : <ObjectLink plural={plural} id={id} />;
 }
 
-interface EventDataProps {
-  entry: Entry;
-  /** True if the device has never sent a status; undefined: not known. */
-  isWithoutStatus?: boolean;
-}
-
-/** Details of an event: an alarm, both statuses, the fields that were changed, or its data as they are. */
-export function EventData({ entry: { data }, isWithoutStatus }: EventDataProps) {
+/**
+ * Details of an event: an alarm, both statuses, the fields that were changed, or its data as they are.
+ * @param isWithoutStatus true if the device has never sent a status; undefined: not known
+ */
+export function EventData({ entry: { data }, isWithoutStatus }: { entry: Entry; isWithoutStatus?: boolean }) {
   const { from, to, changed, severity, rule, ...rest } = (data ?? {}) as Entry;
   const badgeOf = (status: string, other: string) =>
     isWithoutStatus === undefined && status === 'no_status' && other === 'disconnected' ? (

@@ -16,11 +16,8 @@ const renderLatest = {
 
 /** Reads the latest events again and again. */
 export function useLatestEvents() {
-  return useList<Entry>(
-    template,
-    { max: max_latest_events },
-    { refetch_ms, enabled: useSession().can('GET', template) },
-  );
+  const enabled = useSession().can('GET', template);
+  return useList<Entry>(template, { max: max_latest_events }, { refetch_ms, enabled });
 }
 
 /** The latest events, as part of the overview. */

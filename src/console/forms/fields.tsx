@@ -5,7 +5,7 @@ import { findType } from '../api/resources.js';
 import { fromLocalInput, labelOf, toLocalInput } from '../lib/format.js';
 import { Button } from '../ui/button.js';
 import { CheckBoxes, Select } from '../ui/choice.js';
-import { JsonInput, ScalarInput } from './inputs.js';
+import { type InputProps, JsonInput, ScalarInput } from './inputs.js';
 
 export interface FieldProps {
   name: string;
@@ -155,10 +155,6 @@ function ChoiceList({ name, schema: { items }, value, onChange, error }: FieldPr
       </div>
     </fieldset>
   );
-}
-
-interface InputProps extends Pick<FieldProps, 'value' | 'onChange'> {
-  shared: { id: string; required?: boolean | undefined };
 }
 
 function PlainInput({ name, schema, value, onChange, shared }: InputProps & Pick<FieldProps, 'name' | 'schema'>) {

@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { formatScalar, parseJson, parseScalar } from './scalars.js';
 
-interface InputProps {
+export interface InputProps {
   value: unknown;
   onChange(value: unknown): void;
   shared: { id?: string; 'aria-label'?: string; required?: boolean | undefined };

@@ -147,11 +147,6 @@ function countAnswers({ lines, header_lines, pieces }: ImportFile, isDryRun: boo
   return (isDryRun ? (pieces[1]?.lines_before ?? lines) : lines) - header_lines;
 }
 
-/** Saves the lines that failed as a file that can be imported once it is mended. */
-async function saveFailed({ file, isCsv }: ImportFile, lines: ReadonlySet<number>): Promise<void> {
-  saveFile(await pickRecords(file, isCsv, lines), `failed-${file.name}`);
-}
-
 interface ResultProps {
   source: ImportFile;
   outcome: Outcome;
@@ -160,6 +155,7 @@ interface ResultProps {
 
 function Result({ source, outcome, isRunning }: ResultProps) {
   const { isDryRun, isComplete, lines, failed, failed_lines, totals } = outcome;
+  const { file, isCsv } = source;
   const left = source.lines - source.header_lines - countAnswers(source, true);
   return (
     <Panel title={isDryRun ? 'What would happen' : 'What has happened'}>
@@ -183,7 +179,7 @@ function Result({ source, outcome, isRunning }: ResultProps) {
           <div className="row">
             <Button
               label={`Download the ${formatNumber(failed_lines.size)} ${failed_lines.size === 1 ? 'line' : 'lines'} that failed`}
-              onClick={() => saveFailed(source, failed_lines)}
+              onClick={async () => saveFile(await pickRecords(file, isCsv, failed_lines), `failed-${file.name}`)}
             />
           </div>
         )}

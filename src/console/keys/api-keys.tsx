@@ -1,7 +1,6 @@
 import { pathOf, request } from '../api/client.js';
-import { limitFields } from '../api/document.js';
-import { useApiMutation } from '../api/hooks.js';
-import type { Entry } from '../api/resources.js';
+import { useAction } from '../api/hooks.js';
+import { type Entry, limitFields } from '../api/resources.js';
 import { CreateWithSecret } from '../forms/create-form.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { ObjectLink } from '../ui/address.js';
@@ -26,11 +25,7 @@ const render = {
 
 /** The API keys of the account. */
 export function ApiKeys() {
-  const revoke = useApiMutation({
-    run: (id: string) => request('DELETE', pathOf('apikeys', id)),
-    message: () => 'The key is revoked.',
-    announcesFailure: true,
-  });
+  const revoke = useAction((id: string) => request('DELETE', pathOf('apikeys', id)), 'The key is revoked.');
   return (
     <Page
       title="API keys"
@@ -44,12 +39,7 @@ export function ApiKeys() {
         columns={['username', 'scope', 'description', 'expires_at', 'created_at', 'id']}
         render={render}
         rowAction={({ id, username, scope, description }) => (
-          <ConfirmButton
-            label="Revoke"
-            heading="Revoke key"
-            of={String(id)}
-            onConfirm={() => revoke.mutate(String(id))}
-          >
+          <ConfirmButton label="Revoke" heading="Revoke key" of={String(id)} onConfirm={() => revoke(String(id))}>
             <div className="stack">
               <p>
                 <strong>{String(username)}</strong>, scope {String(scope)} {description ? `(${description})` : ''}

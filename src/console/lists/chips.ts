@@ -16,17 +16,13 @@ export function describeFilters(parameters: readonly Parameter[], active: Filter
   const circle = readCircle(active);
   const others = Object.keys(active).filter((name) => circle === undefined || !circleFilters.includes(name));
   const groups = Map.groupBy(others, groupOf);
-  return [
-    ...[...groups.values()].map((names) => ({ names, text: describeGroup(parameters, active, names) })),
-    ...(circle === undefined
-      ? []
-      : [
-          {
-            names: circleFilters,
-            text: `Place: within ${formatNumber(circle.distance_m / 1000, 1)} km of ${circle.lat}, ${circle.lon}`,
-          },
-        ]),
-  ];
+  const chips: Chip[] = [...groups.values()].map((names) => ({
+    names,
+    text: describeGroup(parameters, active, names),
+  }));
+  if (circle === undefined) return chips;
+  const text = `Place: within ${formatNumber(circle.distance_m / 1000, 1)} km of ${circle.lat}, ${circle.lon}`;
+  return [...chips, { names: circleFilters, text }];
 }
 
 function groupOf(name: string): string {

@@ -12,6 +12,10 @@ interface FilterFieldProps {
   onChange(changed: FilterValues): void;
 }
 
+export interface FilterFieldsProps extends Pick<FilterFieldProps, 'values' | 'onChange'> {
+  parameters: readonly Parameter[];
+}
+
 /** A field for one filter of a list. */
 export function FilterField({ name, schema, values, onChange }: FilterFieldProps) {
   return (
@@ -43,16 +47,8 @@ export function toValues(filters: Readonly<Record<string, string>>, parameters: 
   return Object.fromEntries(entries);
 }
 
-interface TimeRangeProps {
-  /** The field, without `_from` and `_to`. */
-  name: string;
-  schema: Schema;
-  values: FilterValues;
-  onChange(changed: FilterValues): void;
-}
-
-/** A span of time up to now, or from a time to another. */
-export function TimeRange({ name, schema, values, onChange }: TimeRangeProps) {
+/** A span of time up to now, or from a time to another. @param name the field, without `_from` and `_to` */
+export function TimeRange({ name, schema, values, onChange }: FilterFieldProps) {
   const id = useId();
   const [from, to] = [`${name}_from`, `${name}_to`];
   const [chosen, setChosen] = useState(values[from] === undefined && values[to] === undefined ? '' : 'custom');

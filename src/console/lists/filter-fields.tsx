@@ -1,14 +1,8 @@
 import { isParameter, isTime, type Parameter, type Schema } from '../api/document.js';
 import { circleFilters } from '../map/circle.js';
-import { FilterField, type FilterValues, TimeRange, toFilters } from './filter-field.js';
+import { FilterField, type FilterFieldsProps, type FilterValues, TimeRange, toFilters } from './filter-field.js';
 import { PathRows } from './path-rows.js';
 import { PlaceField } from './place-field.js';
-
-interface FilterFieldsProps {
-  parameters: readonly Parameter[];
-  values: FilterValues;
-  onChange(values: FilterValues): void;
-}
 
 /** Fields for filters of a list. */
 export function FilterFields({ parameters, values, onChange }: FilterFieldsProps) {

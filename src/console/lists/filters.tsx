@@ -36,7 +36,7 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
           <MainFilters
             parameters={main}
             active={active}
-            onApply={(filters) => onChange({ ...withoutAll(main), ...filters })}
+            onChange={(filters) => onChange({ ...withoutAll(main), ...filters })}
           />
         )}
         {others.length > 0 && (
@@ -56,7 +56,7 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
           key={JSON.stringify(active)}
           parameters={others}
           active={active}
-          onApply={(filters) => {
+          onChange={(filters) => {
             onChange({ ...withoutAll(others), ...filters });
             setOpen(false);
           }}
@@ -84,14 +84,8 @@ function SearchBox({ value, onSearch }: { value: string; onSearch(text: string):
   );
 }
 
-interface FilterFormProps {
-  parameters: readonly Parameter[];
-  active: Readonly<Record<string, string>>;
-  onApply(filters: Record<string, string>): void;
-}
-
 /** The filters in sight; one takes effect when its field is left, with Enter, or by a choice. */
-function MainFilters({ parameters, active, onApply }: FilterFormProps) {
+function MainFilters({ parameters, active, onChange }: FiltersProps) {
   const activeOnes = Object.fromEntries(parameters.map(({ name }) => [name, active[name]]));
   const key = JSON.stringify(activeOnes);
   const [typed, setTyped] = useState<FilterValues>();
@@ -105,7 +99,7 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
   const [, noteBlur] = useReducer((count: number) => count + 1, 0);
   const form = useRef<HTMLFormElement>(null);
   function apply(filters: FilterValues): void {
-    if (JSON.stringify(toFilters(filters)) !== JSON.stringify(toFilters(activeOnes))) onApply(toFilters(filters));
+    if (JSON.stringify(toFilters(filters)) !== JSON.stringify(toFilters(activeOnes))) onChange(toFilters(filters));
   }
   // a name that was typed is replaced by its identifier after the field was left
   useEffect(() => {
@@ -136,12 +130,12 @@ function isBeingTyped(text: unknown): boolean {
   return activeElement instanceof HTMLInputElement && activeElement.value === (text ?? '');
 }
 
-function FilterForm({ parameters, active, onApply }: FilterFormProps) {
+function FilterForm({ parameters, active, onChange }: FiltersProps) {
   const [values, setValues] = useState(() => toValues(active, parameters));
   return (
-    <Form className="card panel stack filter-form" onSubmit={() => onApply(toFilters(values))}>
+    <Form className="card panel stack filter-form" onSubmit={() => onChange(toFilters(values))}>
       <FilterSections parameters={parameters} values={values} onChange={setValues} />
-      <FormActions label="Apply" onCancel={() => onApply({})} cancelLabel="Remove all" />
+      <FormActions label="Apply" onCancel={() => onChange({})} cancelLabel="Remove all" />
     </Form>
   );
 }

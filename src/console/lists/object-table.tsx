@@ -154,7 +154,15 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
                   onMove={(offset) => setSearch({ offset: offset === 0 ? undefined : String(offset) })}
                 />
                 {parameterOf(template, 'max') && (
-                  <PageSize max={state.max} onChange={(max) => setSearch({ max, offset: undefined })} />
+                  <span>
+                    Rows{' '}
+                    <Select
+                      aria-label="Rows"
+                      value={state.max}
+                      options={sizesWith(state.max)}
+                      onChange={(max) => setSearch({ max, offset: undefined })}
+                    />
+                  </span>
                 )}
               </div>
             )}
@@ -184,17 +192,8 @@ function fieldsFor(shown: readonly string[], requested: readonly RequestedColumn
   return { fields: [...new Set([...always, ...plain, ...chosen.flatMap(({ fields }) => fields)])].join(',') };
 }
 
-function PageSize({ max, onChange }: { max: number; onChange(max: string): void }) {
+/** The sizes of pages to choose from, with any other one that is chosen. */
+function sizesWith(max: number): [string, string][] {
   const sizes = [...new Set([...page_sizes, max])].sort((left, right) => left - right);
-  return (
-    <span>
-      Rows{' '}
-      <Select
-        aria-label="Rows"
-        value={max}
-        options={sizes.map((size) => [String(size), String(size)])}
-        onChange={onChange}
-      />
-    </span>
-  );
+  return sizes.map((size) => [String(size), String(size)]);
 }

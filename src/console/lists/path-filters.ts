@@ -33,13 +33,11 @@ export function readPathFilters(parameters: Readonly<Record<string, string>>): P
     else
       Object.assign(other, {
         comparison: 'range',
-        ...(comparison === 'to' ? { upper: value } : lowerOf(other, value)),
+        ...(comparison === 'to' ? { upper: value } : { value, upper: other.value }),
       });
   }
   return rows;
 }
-
-const lowerOf = ({ value: upper }: PathFilter, value: string) => ({ value, upper });
 
 /** Writes the rows of a form as parameters, without what is not filled in. */
 export function writePathFilters(rows: readonly PathFilter[]): Record<string, string> {

@@ -69,7 +69,10 @@ interface PathRowProps {
 
 function PathRow({ number, row, declared, isFree, onChange, onRemove }: PathRowProps) {
   const all = [...declared.measures, ...declared.properties];
-  const chosen = all.find(({ path }) => isSamePath(path, row.path)) ?? { path: row.path, label: row.path };
+  const chosen = all.find(({ path }) => normalizeMember(path) === normalizeMember(row.path)) ?? {
+    path: row.path,
+    label: row.path,
+  };
   const isNumber = chosen.type === undefined || chosen.type === 'number';
   const offered: readonly Comparison[] = isNumber ? ['is', 'from', 'to', 'range'] : ['is'];
   const choose = (path: string) => {
@@ -126,8 +129,6 @@ function PathRow({ number, row, declared, isFree, onChange, onRemove }: PathRowP
     </div>
   );
 }
-
-const isSamePath = (left: string, right: string) => normalizeMember(left) === normalizeMember(right);
 
 /** `latest.a.b` and `latest./a/b` are the same. */
 function normalizeMember(path: string): string {

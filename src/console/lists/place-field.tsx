@@ -1,20 +1,13 @@
 import { useCallback, useMemo, useState } from 'react';
-import type { Parameter } from '../api/document.js';
 import { type Circle, circleFilters, readCircle, writeCircle } from '../map/circle.js';
 import { MapOfDevices } from '../map/map-preview.js';
 import { Button, Toggle } from '../ui/button.js';
-import { FilterField, type FilterValues } from './filter-field.js';
+import { FilterField, type FilterFieldsProps } from './filter-field.js';
 
 const max_devices = 5000;
 
-interface PlaceFieldProps {
-  parameters: readonly Parameter[];
-  values: FilterValues;
-  onChange(changed: FilterValues): void;
-}
-
 /** A circle, drawn on a map or typed. */
-export function PlaceField({ parameters, values, onChange }: PlaceFieldProps) {
+export function PlaceField({ parameters, values, onChange }: FilterFieldsProps) {
   const [isMapShown, setMapShown] = useState(false);
   const { geo_lon, geo_lat, geo_distance } = values;
   const circle = useMemo(() => readCircle({ geo_lon, geo_lat, geo_distance }), [geo_lon, geo_lat, geo_distance]);

@@ -1,6 +1,5 @@
 import 'leaflet/dist/leaflet.css';
 import './map.css';
-
 import * as leaflet from 'leaflet';
 import { useEffect, useRef, useState } from 'react';
 import Supercluster from 'supercluster';
@@ -44,7 +43,6 @@ export function DeviceMap({ places, circle, isFitted = false, isDrawing = false,
   const container = useRef<HTMLDivElement>(null);
   const hasFitted = useRef(false);
   const [map, setMap] = useState<leaflet.Map>();
-
   const scheme = useScheme();
 
   useEffect(() => {
@@ -146,10 +144,9 @@ async function drawOutline(map: leaflet.Map, closed: AbortSignal): Promise<leafl
     .then((response) => response.json() as Promise<Topology>)
     // the devices are shown without it
     .catch(() => undefined);
-  if (closed.aborted || topology === undefined) return undefined;
-  const { countries } = topology.objects;
+  const countries = topology?.objects.countries;
+  if (closed.aborted || topology === undefined || countries === undefined) return undefined;
   const { color } = getComputedStyle(map.getContainer());
-  if (countries === undefined) return undefined;
   const style = { color, weight: 0.7, opacity: 0.55, fillOpacity: 0.09 };
   return leaflet
     .geoJSON(feature(topology, countries), { style, interactive: false, coordsToLatLng: createUnwrapper() })

@@ -38,14 +38,7 @@ const max_refreshed = 5000;
 const [refresh_ms, slow_refresh_ms, preview_refresh_ms] = [10_000, 60_000, 300_000];
 
 /** The devices that match a filter on a map, with the progress of reading them. */
-export function PlacedDevices({
-  label = 'Map of devices',
-  query,
-  max_devices,
-  isPreview = false,
-  since,
-  ...drawing
-}: PlacedDevicesProps) {
+export function PlacedDevices({ query, max_devices, isPreview = false, since, ...drawing }: PlacedDevicesProps) {
   const navigate = useNavigate();
   const [progress, setProgress] = useState({ loaded: 0, total: 0 });
   const onProgress = (loaded: number, total: number) => setProgress({ loaded, total });
@@ -59,6 +52,7 @@ export function PlacedDevices({
       return (state.data?.read ?? 0) > max_refreshed ? slow_refresh_ms : refresh_ms;
     },
   });
+  const places = data?.places ?? nothing;
   const open = useCallback(
     (id: string) => void navigate({ to: '/$plural/$id', params: { plural: 'devices', id } }),
     [navigate],
@@ -68,7 +62,7 @@ export function PlacedDevices({
   if (error) return <Failure error={error} onRetry={() => void refetch()} />;
   return (
     <>
-      <DeviceMap {...drawing} {...{ label, readValues }} places={data?.places ?? nothing} onOpen={open} />
+      <DeviceMap label="Map of devices" {...drawing} {...{ places, readValues }} onOpen={open} />
       <div className="row help">
         <p role="status">
           {data === undefined
@@ -84,15 +78,14 @@ export function PlacedDevices({
 const max_values = 6;
 const model_age_ms = 60_000;
 
-interface MeasuredDevice {
-  id_model?: string;
-  latest?: { at: number; data: Record<string, unknown> };
-}
+type Latest = { at: number; data: Record<string, unknown> };
 
 /** Reads what a device has sent last. @returns lines such as `Battery: 11.9 V`, and the age; none if it has sent nothing */
 export async function readLastValues(queryClient: QueryClient, id: string): Promise<string[]> {
   const query = { fields: 'id_model,latest' };
-  const { id_model, latest } = await request<MeasuredDevice>('GET', pathOf('devices', id), { query });
+  const { id_model, latest } = await request<{ id_model?: string; latest?: Latest }>('GET', pathOf('devices', id), {
+    query,
+  });
   if (latest === undefined) return [];
   const model_path = pathOf('models', id_model ?? '');
   const { measures = [] } =

@@ -1,5 +1,5 @@
 import { pathOf, request } from '../api/client.js';
-import { useApiMutation, useSession } from '../api/hooks.js';
+import { useAction, useSession } from '../api/hooks.js';
 import type { Entry } from '../api/resources.js';
 import { ObjectTable } from '../lists/object-table.js';
 import { ObjectLink } from '../ui/address.js';
@@ -14,11 +14,10 @@ const render = {
 /** The clients that are connected to the broker. */
 export function Connections() {
   const { can } = useSession();
-  const end = useApiMutation({
-    run: (id: string) => request('DELETE', pathOf('mqtt', 'connections', id)),
-    message: () => 'The connection is being closed.',
-    announcesFailure: true,
-  });
+  const end = useAction(
+    (id: string) => request('DELETE', pathOf('mqtt', 'connections', id)),
+    'The connection is being closed.',
+  );
   return (
     <Page title="MQTT connections">
       <ObjectTable
@@ -34,7 +33,7 @@ export function Connections() {
                   label="Disconnect"
                   heading="Disconnect a client"
                   of={idOf(entry)}
-                  onConfirm={() => end.mutate(idOf(entry))}
+                  onConfirm={() => end(idOf(entry))}
                 >
                   The connection of <strong>{idOf(entry)}</strong> is closed. The client may connect again.
                 </ConfirmButton>

@@ -22,11 +22,8 @@ function Children({ type, field, id }: { type: ResourceType; field: string; id: 
   const { plural, title, name, columns, list_path } = type;
   const { can, entryOf } = useSession();
   const [offset, setOffset] = useState(0);
-  const answer = useList<StoredObject>(
-    list_path,
-    { [field]: id, max: max_children, offset },
-    { refetch_ms: present_ms },
-  );
+  const query = { [field]: id, max: max_children, offset };
+  const answer = useList<StoredObject>(list_path, query, { refetch_ms: present_ms });
   const shown = columns.filter((column) => column !== field && !parentFields.includes(column));
   const schema = entryOf(list_path);
   const nameOf = useNames(shown.flatMap((column) => schema.properties?.[column]?.['x-references'] ?? []));

@@ -39,13 +39,8 @@ export function formOf({ name }: ResourceType, schema: Schema) {
   return { fields, hidden, main, children };
 }
 
-interface QueryBuilderProps {
-  query: unknown;
-  onChange(changed: Values): void;
-}
-
 /** The query of a saved filter as fields. */
-export function QueryBuilder({ query, onChange }: QueryBuilderProps) {
+function QueryBuilder({ query, onChange }: { query: unknown; onChange(changed: Values): void }) {
   // a saved filter names no other
   const parameters = useSession()
     .filtersOf('/devices/')

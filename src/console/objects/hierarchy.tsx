@@ -1,5 +1,5 @@
 import './hierarchy.css';
-import { useReadable, useSession } from '../api/hooks.js';
+import { useSession } from '../api/hooks.js';
 import { resourceTypes } from '../api/resources.js';
 import { useAddress } from '../ui/address.js';
 import { LinkButton } from '../ui/button.js';
@@ -11,7 +11,7 @@ import { Level } from './tree.js';
 export function Hierarchy() {
   const { can } = useSession();
   const [{ at }] = useAddress();
-  const [top] = useReadable(resourceTypes);
+  const top = resourceTypes.find(({ list_path }) => can('GET', list_path));
   return (
     <Page
       title="Hierarchy"
@@ -21,7 +21,7 @@ export function Hierarchy() {
         )
       }
     >
-      <div className="panes">
+      <div className="stack panes">
         <div className="card panel tree">{top && <Level type={top} query={{}} />}</div>
         {at === undefined ? (
           <p className="empty">Choose an object to see its devices, where they are, and what is below it.</p>

@@ -16,6 +16,8 @@ import { Button, LinkButton, Menu } from '../ui/button.js';
 import { Loading, Page } from '../ui/page.js';
 import { idOf } from '../ui/table.js';
 
+/** Objects by their identifiers. */
+type Selected = ReadonlyMap<string, StoredObject>;
 const methods = { change: 'PATCH', delete: 'DELETE' } as const;
 const kinds = ['change', 'delete'] as const satisfies BulkKind[];
 const labels = { change: 'Change', delete: 'Delete' };
@@ -29,7 +31,7 @@ export function ListView({ type }: { type: ResourceType }) {
   const [dialog, setDialog] = useState<BulkKind | 'send' | 'give'>();
   const close = () => setDialog(undefined);
   const [selectionKind, setSelectionKind] = useState<BulkKind>();
-  const [selected, setSelected] = useState<ReadonlyMap<string, StoredObject>>(new Map());
+  const [selected, setSelected] = useState<Selected>(new Map());
   const filters = readFilters(search, filtersOf(list_path));
   const deviceColumns = useDeviceColumns({ isOffered: isDevice, id_model: filters.id_model });
   const hasFilter = Object.keys(filters).length > 0;
@@ -123,11 +125,7 @@ export function ListView({ type }: { type: ResourceType }) {
 }
 
 /** Keeps what is selected on other pages, with the version that was shown when it was selected. */
-function keepSelected(
-  old: ReadonlyMap<string, StoredObject>,
-  ids: ReadonlySet<string>,
-  page: readonly Entry[],
-): ReadonlyMap<string, StoredObject> {
+function keepSelected(old: Selected, ids: ReadonlySet<string>, page: readonly Entry[]): Selected {
   const shown = new Map(page.map((entry) => [idOf(entry), entry as StoredObject]));
   const entries = [...ids].map((id) => [id, old.get(id) ?? shown.get(id)] as const);
   return new Map(entries.filter((entry): entry is [string, StoredObject] => entry[1] !== undefined));

@@ -2,9 +2,8 @@ import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { AllAlarms } from '../alarms/alarms.js';
 import { pathOf } from '../api/client.js';
-import { limitFields } from '../api/document.js';
 import { useGet, useSession } from '../api/hooks.js';
-import { fieldFor, type Measure, type ResourceType, type StoredObject } from '../api/resources.js';
+import { fieldFor, limitFields, type Measure, type ResourceType, type StoredObject } from '../api/resources.js';
 import { noteVisited } from '../api/visited.js';
 import { deviceTabs } from '../device/device.js';
 import { DeleteDialog } from '../edit/delete-dialog.js';
@@ -24,6 +23,7 @@ import { Trail } from './trail.js';
 
 const refresh_ms = 5000;
 const keys_path = '/apikeys/';
+const alarms_template = '/devices/{device_id_developer}/alarms/';
 
 export function ObjectView({ type, id }: { type: ResourceType; id: string }) {
   const { plural, title, object_path } = type;
@@ -42,7 +42,16 @@ export function ObjectView({ type, id }: { type: ResourceType; id: string }) {
       label: type.name === 'device' ? 'Alarms and events' : 'History',
       aliases: ['alarms'],
       needs: ['GET', '/events/'],
-      render: () => <History type={type} object={object} />,
+      render: () => (
+        <div className="stack">
+          {type.name === 'device' && can('GET', alarms_template) && (
+            <Panel title="Alarms">
+              <AllAlarms template={alarms_template} path={pathOf(plural, id, 'alarms')} />
+            </Panel>
+          )}
+          <ObjectEvents type={type} object={object} />
+        </div>
+      ),
     },
     {
       id: 'edit',
@@ -106,22 +115,6 @@ function ObjectOverview({ type, object }: { type: ResourceType; object: StoredOb
         </Panel>
       )}
       <AllChildren type={type} id={object.id_developer} />
-    </div>
-  );
-}
-
-const alarms_template = '/devices/{device_id_developer}/alarms/';
-
-function History({ type, object }: { type: ResourceType; object: StoredObject }) {
-  const { can } = useSession();
-  return (
-    <div className="stack">
-      {type.name === 'device' && can('GET', alarms_template) && (
-        <Panel title="Alarms">
-          <AllAlarms template={alarms_template} path={pathOf('devices', object.id_developer, 'alarms')} />
-        </Panel>
-      )}
-      <ObjectEvents type={type} object={object} />
     </div>
   );
 }

@@ -1,20 +1,14 @@
-import './trail.css';
 import { useQuery } from '@tanstack/react-query';
 import { pathOf, request } from '../api/client.js';
 import type { Interface } from '../api/document.js';
 import { useSession } from '../api/hooks.js';
 import { shortenId } from '../api/names.js';
 import { parentFields, type ResourceType, resourceTypes, type StoredObject } from '../api/resources.js';
+import type { Place } from '../api/visited.js';
 import { ListLink, ObjectLink } from '../ui/address.js';
 
-interface Step {
-  plural: string;
-  id: string;
-  name: string;
-}
-
 /** Finds the objects above an object, the topmost first, up to the first one that the key may not see. */
-async function findAncestors(object: StoredObject, can: Interface['can'], signal: AbortSignal): Promise<Step[]> {
+async function findAncestors(object: StoredObject, can: Interface['can'], signal: AbortSignal): Promise<Place[]> {
   const field = parentFields.find((name) => typeof object[name] === 'string');
   const type = resourceTypes.find(({ name }) => field === `id_${name}`);
   if (field === undefined || type === undefined) return [];

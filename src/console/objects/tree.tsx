@@ -24,16 +24,6 @@ const max_page_size = 1000;
 const max_counts = 1000;
 const device_fields = 'id_developer,name,enabled,status,last_status_at,alarms';
 
-function useOpenNodes(): [ReadonlySet<string>, (key: string) => void] {
-  const [search, setSearch] = useAddress();
-  const open = new Set(readKeys(search.open));
-  const toggle = (key: string) => {
-    const keys = open.has(key) ? [...open].filter((other) => other !== key) : [...open, key];
-    setSearch({ open: keys.length === 0 ? undefined : JSON.stringify(keys) }, { replace: true });
-  };
-  return [open, toggle];
-}
-
 function readKeys(text = '[]'): string[] {
   try {
     const keys: unknown = JSON.parse(text);
@@ -85,16 +75,20 @@ interface TreeNodeProps {
 }
 
 function TreeNode({ type, object, siblings }: TreeNodeProps) {
-  const [open, toggle] = useOpenNodes();
-  const [search] = useAddress();
+  const [search, setSearch] = useAddress();
   const key = `${type.plural}/${object.id_developer}`;
-  const isOpen = open.has(key);
+  const open = readKeys(search.open);
+  const isOpen = open.includes(key);
+  const toggle = () => {
+    const keys = isOpen ? open.filter((other) => other !== key) : [...open, key];
+    setSearch({ open: keys.length === 0 ? undefined : JSON.stringify(keys) }, { replace: true });
+  };
   const isChosen = search.at === key;
   return (
     <li>
       <div className={isChosen ? 'row tree-row chosen' : 'row tree-row'}>
         {type.children.length > 0 ? (
-          <button type="button" className="quiet" aria-expanded={isOpen} onClick={() => toggle(key)}>
+          <button type="button" className="quiet" aria-expanded={isOpen} onClick={toggle}>
             <span aria-hidden="true">{isOpen ? '▾' : '▸'}</span>
             <span className="hidden">Contents of {object.name}</span>
           </button>
@@ -143,33 +137,20 @@ interface Branch {
 }
 
 /** Counts what is below an object by the values of a field. All siblings share one request. */
-function useBranchCounts(
-  path: string,
-  { field, id, by, query }: Branch,
-  enabled = true,
-): Readonly<Record<string, number>> {
+function useBranchCounts(path: string, { field, id, by, query }: Branch, enabled = true): Record<string, number> {
   const counted = { by: `${field},${by}`, ...query, max: max_counts };
   const { data } = useList<Record<string, unknown>>(path, counted, { refetch_ms, enabled });
   const rows = (data?.result ?? []).filter((row) => row[field] === id);
   return Object.fromEntries(rows.map((row) => [String(row[by]), Number(row.count)]));
 }
 
-interface BranchCountsProps {
-  type: ResourceType;
-  object: StoredObject;
-  siblings: Siblings;
-}
-
 /** The numbers of devices of a branch by status, and of its open alarms by severity. */
-function BranchCounts({ type, object: { id_developer: id, name }, siblings }: BranchCountsProps) {
+function BranchCounts({ type, object: { id_developer: id, name }, siblings }: TreeNodeProps) {
   const field = fieldFor(type);
   const devices = useBranchCounts('/devices/counts/', { field, id, by: 'status', query: siblings });
   // those that have stopped to send a status, as no filter selects those that have never sent one
-  const stopped = useBranchCounts(
-    '/devices/counts/',
-    { field, id, by: 'status', query: { ...siblings, _t: 'sta' } },
-    (devices.no_status ?? 0) > 0,
-  );
+  const withStatus = { field, id, by: 'status', query: { ...siblings, _t: 'sta' } };
+  const stopped = useBranchCounts('/devices/counts/', withStatus, (devices.no_status ?? 0) > 0);
   const { no_status = 0 } = stopped;
   const shown: Record<string, number> = { ...devices, no_status, data_only: (devices.no_status ?? 0) - no_status };
   const query = { ...siblings, state: open_states };

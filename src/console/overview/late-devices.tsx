@@ -26,12 +26,9 @@ export function LateDevices({ fresh }: { fresh: Freshness }) {
   const lastValue = (device: Entry) =>
     measured.map((path) => lastValueOf(device, path)).find((value) => value !== undefined) ?? '–';
   const render = {
-    place: ({ id_asset, id_group }: Entry) =>
-      id_asset === undefined ? (
-        <Reference plural="groups" id={String(id_group)} />
-      ) : (
-        <Reference plural="assets" id={String(id_asset)} />
-      ),
+    place: ({ id_asset, id_group }: Entry) => (
+      <Reference plural={id_asset === undefined ? 'groups' : 'assets'} id={String(id_asset ?? id_group)} />
+    ),
     late_since: ({ stream_due_at }: Entry) => <Time seconds={Number(stream_due_at)} />,
     last_value: lastValue,
   };

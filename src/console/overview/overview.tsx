@@ -106,14 +106,10 @@ function BigNumber({ value }: { value: number | undefined }) {
   return <span className="number">{value === undefined ? '…' : formatNumber(value)}</span>;
 }
 
-/** Numbers of streams by minute of receipt. */
-interface StreamRate {
-  counts: readonly number[];
-}
-
 /** Streams received in the last whole minute, and a line of the last hour. */
 function StreamsPerMinute() {
-  const counts = useGet<StreamRate>(rate_path, {}, { refetch_ms: minute_s * 1000 }).data?.counts;
+  const answer = useGet<{ counts: readonly number[] }>(rate_path, {}, { refetch_ms: minute_s * 1000 });
+  const counts = answer.data?.counts;
   const top = Math.max(1, ...(counts ?? []));
   const points = counts?.map((count, index) => `${index},${(1 - count / top) * line_height}`).join(' ');
   return (

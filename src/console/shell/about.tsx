@@ -8,10 +8,8 @@ const refresh_ms = 5000;
 
 /** The version of the service, its readiness, and the key. */
 export function About() {
-  const {
-    version,
-    self: { account, username, scope, expires_at },
-  } = useSession();
+  const { version, self } = useSession();
+  const { account, username, scope, expires_at } = self;
   const readiness = useQuery({
     queryKey: ['readyz'],
     // 503 while the service is not ready is an answer too

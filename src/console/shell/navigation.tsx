@@ -1,4 +1,3 @@
-import '../ui/tabs.css';
 import { Link, useLocation } from '@tanstack/react-router';
 import { useSession } from '../api/hooks.js';
 import { pageSettings } from '../api/page-settings.js';

@@ -3,7 +3,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { type KeyboardEvent, useEffect, useId, useState } from 'react';
 import { request } from '../api/client.js';
-import { useReadable } from '../api/hooks.js';
+import { useSession } from '../api/hooks.js';
 import { findType, type ListAnswer, pageTypes, type ResourceType, type StoredObject } from '../api/resources.js';
 import { type Place, visitedStore } from '../api/visited.js';
 import { useStore } from '../lib/store.js';
@@ -43,13 +43,8 @@ export function Search() {
   );
 }
 
-/** Reads the objects of these types whose name, identifier or description contains the text; visited ones come first. */
-async function findPlaces(
-  types: readonly ResourceType[],
-  q: string,
-  visited: readonly Place[],
-  signal: AbortSignal,
-): Promise<Place[]> {
+/** Reads the objects of these types whose name, identifier or description contains the text. */
+async function findPlaces(types: readonly ResourceType[], q: string, signal: AbortSignal): Promise<Place[]> {
   const query = { q, max: max_of_type, fields: 'id_developer,name' };
   const answers = await Promise.all(
     types.map(async ({ plural, list_path }) => {
@@ -57,31 +52,32 @@ async function findPlaces(
       return result.map(({ id_developer: id, name }) => ({ plural, id, name }));
     }),
   );
-  const places = answers.flat();
-  const rankOf = ({ plural, id }: Place) => {
-    const rank = visited.findIndex((place) => place.plural === plural && place.id === id);
-    return rank < 0 ? visited.length : rank;
-  };
-  return places.sort((left, right) => rankOf(left) - rankOf(right));
+  return answers.flat();
 }
 
 function SearchDialog({ onClose }: { onClose(): void }) {
   const [text, setText] = useState('');
   const [chosen, setChosen] = useState(0);
   const visited = useStore(visitedStore);
-  const types = useReadable(pageTypes);
+  const { can } = useSession();
+  const types = pageTypes.filter(({ list_path }) => can('GET', list_path));
   const q = text.trim();
   const { data, error, isPlaceholderData } = useQuery({
     queryKey: ['search', q],
     async queryFn({ signal }) {
       // further typing cancels this
       await wait(pause_ms, signal);
-      return findPlaces(types, q, visited, signal);
+      return findPlaces(types, q, signal);
     },
     enabled: q !== '',
     placeholderData: keepPreviousData,
   });
-  const places = q === '' ? visited : (data ?? []);
+  const rankOf = ({ plural, id }: Place) => {
+    const rank = visited.findIndex((place) => place.plural === plural && place.id === id);
+    return rank < 0 ? visited.length : rank;
+  };
+  const found = data?.toSorted((left, right) => rankOf(left) - rankOf(right)) ?? [];
+  const places = q === '' ? visited : found;
   const navigate = useNavigate();
   const id = useId();
   const selected = Math.min(chosen, places.length - 1);

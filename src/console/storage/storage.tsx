@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
-import { useApiMutation, useList, useSession } from '../api/hooks.js';
+import { useAction, useApiMutation, useList, useSession } from '../api/hooks.js';
 import type { StorageFile } from '../api/interface.js';
 import { SchemaForm, type Values } from '../forms/form.js';
 import { useAddress } from '../ui/address.js';
@@ -61,18 +61,14 @@ const orderLabels: Readonly<Record<string, string>> = {
   random: 'random',
 };
 
+/** A storage may answer anything: only web addresses become links. */
 const render = {
   path: ({ path, url }: StorageFile) => (
-    <a href={toSafeUrl(url)} target="_blank" rel="noreferrer">
+    <a href={/^https?:\/\//.test(url) ? url : undefined} target="_blank" rel="noreferrer">
       {path}
     </a>
   ),
 };
-
-/** A storage may answer anything: only web addresses become links. */
-function toSafeUrl(url: string): string | undefined {
-  return /^https?:\/\//.test(url) ? url : undefined;
-}
 
 /** The files come on one page of the interface, of up to 100,000: they are shown a part at a time. */
 function Files({ provider, username }: LinkedProps) {
@@ -135,16 +131,12 @@ function Settings({ provider, username }: LinkedProps) {
     run: (body: Values) => request('PUT', path, { body }),
     message: () => 'The storage is linked.',
   });
-  const unlink = useApiMutation({
-    run: () => request('DELETE', path),
-    message: () => 'The storage is unlinked.',
-    announcesFailure: true,
-  });
+  const unlink = useAction(() => request('DELETE', path), 'The storage is unlinked.');
   return (
     <Panel
       title="Link"
       actions={
-        <ConfirmButton label="Unlink" heading="Unlink storage" onConfirm={unlink.mutate}>
+        <ConfirmButton label="Unlink" heading="Unlink storage" onConfirm={unlink}>
           The service forgets the settings of this storage, and links to its files end. The files stay.
         </ConfirmButton>
       }

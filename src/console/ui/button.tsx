@@ -1,5 +1,4 @@
-import './menu.css';
-import './command.css';
+import './button.css';
 import { createLink } from '@tanstack/react-router';
 import { type ComponentProps, type ReactNode, useRef } from 'react';
 import { announce } from '../lib/announcements.js';
@@ -118,7 +117,7 @@ export function Menu({ label, isKept = false, children }: MenuProps) {
         if (!currentTarget.contains(relatedTarget)) close();
       }}
     >
-      <summary>{label}</summary>
+      <summary className="button">{label}</summary>
       {/** biome-ignore lint/a11y/noStaticElementInteractions lint/a11y/useKeyWithClickEvents: the buttons inside have the keys */}
       <div className="card floating" tabIndex={-1} onClick={isKept ? undefined : leave}>
         {children}

@@ -1,5 +1,4 @@
 import './page.css';
-import './feedback.css';
 import { type ReactNode, useEffect, useRef } from 'react';
 import { describeError, isTemporary } from '../api/errors.js';
 import { announcements } from '../lib/announcements.js';

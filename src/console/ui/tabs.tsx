@@ -1,4 +1,3 @@
-import './tabs.css';
 import type { ReactNode } from 'react';
 import { useSession } from '../api/hooks.js';
 import { useAddress } from './address.js';

@@ -2,7 +2,7 @@ import { type ComponentProps, useState } from 'react';
 import { pathOf } from '../api/client.js';
 import { useGet, useList, useSession } from '../api/hooks.js';
 import type { EventText } from '../api/interface.js';
-import type { Entry } from '../api/resources.js';
+import { type Entry, parentFields } from '../api/resources.js';
 import { SchemaField } from '../forms/fields.js';
 import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
 import { ObjectLink } from '../ui/address.js';
@@ -107,13 +107,12 @@ export function WebhookForm({ schema, initial = {}, mutation, callOf, ...props }
 }
 
 const text_template = '/events/{event}/text/';
-const above = ['id_project', 'id_service', 'id_group', 'id_asset'];
 
 /** The text that a webhook would send of the last event of its types and place. */
 export function TextPreview({ webhook }: { webhook: Values }) {
   const { can } = useSession();
   const [type] = (webhook.types ?? []) as readonly string[];
-  const scope = Object.fromEntries(above.flatMap((key) => (webhook[key] ? [[key, String(webhook[key])]] : [])));
+  const scope = Object.fromEntries(parentFields.flatMap((key) => (webhook[key] ? [[key, String(webhook[key])]] : [])));
   const query = { max: 1, fields: 'id', ...scope, ...(type !== '*' && { type }) };
   const isOffered = can('GET', text_template) && can('GET', '/events/');
   const last = useList<{ id: string }>('/events/', query, { enabled: isOffered && Boolean(type) });

@@ -1,7 +1,7 @@
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
-import { useApiMutation, useGet, useSession } from '../api/hooks.js';
+import { useAction, useApiMutation, useGet, useSession } from '../api/hooks.js';
 import type { StatusAnswer } from '../api/interface.js';
 import type { Entry } from '../api/resources.js';
 import { findChanges } from '../edit/changes.js';
@@ -52,11 +52,10 @@ export function Webhooks() {
   );
 }
 
-/** A secret in the details of an answer; only webhooks for programs have one. */
-const secretOf = ({ details }: StatusAnswer) => details.secret as string | undefined;
-
-/** One webhook with its deliveries. */
+/** One webhook with its deliveries. Only one for programs has a secret, which an answer may hold. */
 export function Webhook({ id }: { id: string }) {
+  const [secret, setSecret] = useState<string>();
+  const showSecret = ({ details }: StatusAnswer) => setSecret(details.secret as string | undefined);
   const answer = useGet<Entry>(pathOf('webhooks', id));
   return (
     <Page title={String(answer.data?.name ?? 'Webhook')} trail={<Link to="/webhooks">Webhooks</Link>}>
@@ -64,8 +63,9 @@ export function Webhook({ id }: { id: string }) {
         {(webhook) => (
           <div className="stack">
             <Deliveries id={id} />
-            <EditWebhook webhook={webhook} />
-            <DangerZone webhook={webhook} />
+            <EditWebhook webhook={webhook} onSaved={showSecret} />
+            <DangerZone webhook={webhook} onRenewed={showSecret} />
+            <SecretDialog title="Signing secret" secret={secret} onClose={() => setSecret(undefined)} />
           </div>
         )}
       </Loaded>
@@ -77,19 +77,17 @@ export function Webhook({ id }: { id: string }) {
 const test_type = 'webhook.test';
 
 function Deliveries({ id }: { id: string }) {
-  const test = useApiMutation({
-    run: () => request<StatusAnswer>('POST', pathOf('webhooks', id, 'test')),
-    message: ({ details: { error, status } }) =>
+  const test = useAction(
+    () => request<StatusAnswer>('POST', pathOf('webhooks', id, 'test')),
+    ({ details: { error, status } }) =>
       `Test: ${error ?? (status === undefined ? 'the mail server took it' : `answered with status ${status}`)}`,
-    announcesFailure: true,
-  });
-  const retry = useApiMutation({
-    run: (event: string) => request('POST', pathOf('webhooks', id, 'deliveries', event, 'retry')),
-    message: () => 'Sent again.',
-    announcesFailure: true,
-  });
+  );
+  const retry = useAction(
+    (event: string) => request('POST', pathOf('webhooks', id, 'deliveries', event, 'retry')),
+    'Sent again.',
+  );
   return (
-    <Panel title="Deliveries" actions={<Button label="Send a test" onClick={() => test.mutate()} />}>
+    <Panel title="Deliveries" actions={<Button label="Send a test" onClick={() => test()} />}>
       <ObjectTable
         caption="Deliveries"
         template={`${object_path}deliveries/`}
@@ -102,7 +100,7 @@ function Deliveries({ id }: { id: string }) {
               <DialogButton label="Show" heading={String(type)} of={String(event)}>
                 {() => <DeliveredEvent id={String(event)} />}
               </DialogButton>
-              <Button label="Retry" of={String(event)} onClick={() => retry.mutate(String(event))} />
+              <Button label="Retry" of={String(event)} onClick={() => retry(String(event))} />
             </span>
           )
         }
@@ -112,54 +110,42 @@ function Deliveries({ id }: { id: string }) {
   );
 }
 
-function EditWebhook({ webhook }: { webhook: Entry }) {
+function EditWebhook({ webhook, onSaved }: { webhook: Entry; onSaved(answer: StatusAnswer): void }) {
   const { bodyOf, can } = useSession();
   const schema = bodyOf('PUT', object_path);
-  const [secret, setSecret] = useState<string>();
   const save = useApiMutation({
     run: (values: Values) => {
       const body = { ...findChanges(webhook, values, fieldsOf(schema)), version: webhook.version };
       return request<StatusAnswer>('PUT', pathOf('webhooks', idOf(webhook)), { body });
     },
     message: () => 'Saved.',
-    onDone: (answer) => setSecret(secretOf(answer)),
+    onDone: onSaved,
   });
   if (!can('PUT', object_path)) return null;
   return (
     <Panel title="Edit">
       <WebhookForm key={String(webhook.version)} schema={schema} initial={webhook} submitLabel="Save" mutation={save} />
-      <SecretDialog title="Signing secret" secret={secret} onClose={() => setSecret(undefined)} />
     </Panel>
   );
 }
 
-function DangerZone({ webhook }: { webhook: Entry }) {
+function DangerZone({ webhook, onRenewed }: { webhook: Entry; onRenewed(answer: StatusAnswer): void }) {
   const navigate = useNavigate();
-  const [secret, setSecret] = useState<string>();
   const id = idOf(webhook);
-  const renew = useApiMutation({
-    run: () => request<StatusAnswer>('POST', pathOf('webhooks', id, 'secret')),
-    onDone: ({ details }) => setSecret(String(details.secret)),
-    announcesFailure: true,
-  });
-  const remove = useApiMutation({
-    run: () => request('DELETE', pathOf('webhooks', id)),
-    onDone: () => void navigate({ to: '/webhooks' }),
-    announcesFailure: true,
-  });
+  const renew = useAction(() => request<StatusAnswer>('POST', pathOf('webhooks', id, 'secret')).then(onRenewed));
+  const remove = useAction(() => request('DELETE', pathOf('webhooks', id)).then(() => navigate({ to: '/webhooks' })));
   return (
     <Panel title="Danger zone">
       <div className="row">
         {webhook.format === 'standard' && (
-          <ConfirmButton label="New secret" heading="New signing secret" onConfirm={renew.mutate}>
+          <ConfirmButton label="New secret" heading="New signing secret" onConfirm={renew}>
             The receiver needs the new secret: the former one signs too, for 24 hours.
           </ConfirmButton>
         )}
-        <ConfirmButton label="Delete" heading="Delete webhook" kind="danger" onConfirm={remove.mutate}>
+        <ConfirmButton label="Delete" heading="Delete webhook" kind="danger" onConfirm={remove}>
           <strong>{String(webhook.name)}</strong> is sent nothing any more, and its deliveries are forgotten.
         </ConfirmButton>
       </div>
-      <SecretDialog title="Signing secret" secret={secret} onClose={() => setSecret(undefined)} />
     </Panel>
   );
 }
