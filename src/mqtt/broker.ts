@@ -32,6 +32,7 @@ import { createRules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { startStateSweep } from './sessions/state-sweep.js';
 import { createStateWriter } from './sessions/state-writer.js';
+import { createLoginLookup } from './store/credentials.js';
 import { isRegistered } from './store/instances.js';
 import { optionsOf } from './store/messages.js';
 import { releaseSessions } from './store/sessions.js';
@@ -112,6 +113,7 @@ export async function startBroker(options: Options) {
   });
   const serve = createHandshake({
     ...options,
+    findDeviceLogin: createLoginLookup(db),
     warn,
     sessions,
     authorizer,

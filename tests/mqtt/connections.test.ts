@@ -50,6 +50,21 @@ it('lists the connections of the account, with what they have published and what
   await waitUntil(async () => (await totalOf(acme.api)) === 1);
 });
 
+it('looks clients that log in at the same time up together, and lets each in as itself', async () => {
+  const devices = await Promise.all(Array.from({ length: 12 }, (_, index) => acme.device([`own/${index}`])));
+  const unknown = devices.map(({ username }) => mqtt.refusal(`${username} of nobody`));
+  const wrong = devices.map(({ username }) => mqtt.refusal(username, { password: 'wrong' }));
+  const clients = await Promise.all(devices.map(({ username }) => mqtt.connect(username)));
+  expect(new Set(await Promise.all([...unknown, ...wrong]))).toEqual(new Set([4]));
+  const granted = await Promise.all(
+    clients.map(async (client, index) => [
+      await client.subscribe(`own/${index}`),
+      await client.subscribe(`own/${index + 1}`),
+    ]),
+  );
+  expect(granted).toEqual(clients.map(() => [[1], [128]]));
+});
+
 it('ends a connection, of the own account only', async () => {
   const device = await acme.device();
   const client = await mqtt.connect(device.username, { clientId: 'a/b c' });

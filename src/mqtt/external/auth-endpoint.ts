@@ -10,7 +10,7 @@ import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { BridgeConfig } from '../../lib/server-addresses.js';
 import type { AreAncestorsEnabled } from '../../objects/ancestors.js';
 import type { Keyring } from '../../objects/api-keys.js';
-import { describeFailure, findGrant, findKeyLogin, logIn, type RefusedLogin } from '../login/login.js';
+import { describeFailure, findGrant, findKeyLogin, type LoginDeps, logIn, type RefusedLogin } from '../login/login.js';
 import { createLoginQueue } from '../login/login-queue.js';
 import { createPasswordVerifier } from '../login/passwords.js';
 import type { Refusal } from '../protocol/connect-packet.js';
@@ -23,7 +23,7 @@ import {
   redactTopic,
 } from '../sessions/login-names.js';
 import type { TopicPermissions } from '../sessions/permissions.js';
-import { findDeviceLogin } from '../store/credentials.js';
+import { createLoginLookup } from '../store/credentials.js';
 import { bridge_client_prefix, splitUsername } from './bridge-login.js';
 import { bindClient, isBoundClient } from './client-bindings.js';
 import { canShareVhost, isKeyAllowed } from './routing-keys.js';
@@ -127,6 +127,7 @@ function isEqual(actual: string, expected: string): boolean {
 
 function createChecks(options: Options): Map<string, AuthCheck> {
   const { db, areAncestorsEnabled, clock } = options;
+  const findDeviceLogin = createLoginLookup(db);
   const bridges = (options.bridges ?? []).map(({ username, password }) => ({
     username: splitUsername(username).user,
     password,
@@ -134,7 +135,7 @@ function createChecks(options: Options): Map<string, AuthCheck> {
 
   /** Finds the owner of a username that logged in before, unless it has lost its access. */
   async function identify(username: string): Promise<Subject | Denial> {
-    const device = await findDeviceLogin(db, username);
+    const device = await findDeviceLogin(username);
     const names = device && describeDevice(username, device);
     const login =
       device === undefined
@@ -158,7 +159,7 @@ function createChecks(options: Options): Map<string, AuthCheck> {
   const isBound = ({ owner }: Subject, client_id: string) => isBoundClient(db, client_id, owner, new Date(clock()));
 
   return new Map<string, AuthCheck>([
-    ['user', createLoginCheck(options, bridges)],
+    ['user', createLoginCheck({ ...options, findDeviceLogin }, bridges)],
     // only MQTT sends a client id; with AMQP a message may carry further routing keys, which are never checked
     ['vhost', forSubject((subject, params) => isBound(subject, params.get('client_id') ?? ''))],
     ['resource', forSubject((subject, params) => isResourceAllowed(params, (id) => isBound(subject, id)))],
@@ -168,9 +169,10 @@ function createChecks(options: Options): Map<string, AuthCheck> {
 
 /** Checks username and password, and binds the client id to its owner. */
 function createLoginCheck(
-  { db, keyring, areAncestorsEnabled, clock }: Options,
+  options: Options & Pick<LoginDeps, 'findDeviceLogin'>,
   bridges: readonly { username: string; password: string }[],
 ): AuthCheck {
+  const { db, clock } = options;
   let verifier: ReturnType<typeof createPasswordVerifier> | undefined;
   const loginQueue = createLoginQueue();
 
@@ -183,7 +185,7 @@ function createLoginCheck(
         : { refusal: 'password', username };
     if (client_id.startsWith(bridge_client_prefix)) return { refusal: 'client id' };
     verifier ??= awaitLater(createPasswordVerifier(clock));
-    const deps = { db, keyring, areAncestorsEnabled, clock, verify: await verifier };
+    const deps = { ...options, verify: await verifier };
     // the address of the client is not known here: usernames alone share the queue
     const login = await loginQueue.run({ address: '', username, signal }, () =>
       logIn(deps, { username, password, signal }),

@@ -1,3 +1,4 @@
+import type { LookUp } from '../../db/batching/lookup.js';
 import type { Database } from '../../db/database.js';
 import { type AreAncestorsEnabled, findEnabled } from '../../objects/ancestors.js';
 import { findValidKeys, hasExpired, type Keyring, type KeyUser, type ValidKey } from '../../objects/api-keys.js';
@@ -16,7 +17,6 @@ import {
 import type { Session } from '../sessions/session.js';
 import {
   findCertifiedDevices,
-  findDeviceLogin,
   findDevicesOf,
   findDevicesOfKeys,
   findDevicesWithLogin,
@@ -32,6 +32,7 @@ import type { Verify } from './passwords.js';
 export interface LoginDeps {
   db: Database;
   keyring: Keyring;
+  findDeviceLogin: LookUp<string, MqttDevice>;
   verify: Verify;
   areAncestorsEnabled: AreAncestorsEnabled;
   /** Epoch milliseconds. */
@@ -123,15 +124,15 @@ async function findLogin(deps: LoginDeps, request: LoginRequest): Promise<Refuse
   const key = await findKeyLogin(deps, username);
   if (!('refusal' in key) || key.key_id !== undefined) return key;
   // a device without its password
-  const device = await findDeviceLogin(deps.db, username);
+  const device = await deps.findDeviceLogin(username);
   return device === undefined ? key : { refusal: 'password', ...describeDevice(username, device) };
 }
 
 async function findPasswordLogin(
-  { db, keyring, verify, areAncestorsEnabled, clock }: LoginDeps,
+  { keyring, findDeviceLogin, verify, areAncestorsEnabled, clock }: LoginDeps,
   { username, password, signal }: LoginRequest,
 ): Promise<RefusedLogin | Grant> {
-  const device = await findDeviceLogin(db, username);
+  const device = await findDeviceLogin(username);
   signal.throwIfAborted();
   // beside the check, so that it takes no longer for unknown usernames
   const [isVerified, unknown] = await Promise.all([
@@ -149,7 +150,7 @@ async function findPasswordLogin(
 
 /** Finds what the device of a certificate may do; a username, if there is one, must be that of the same device. */
 async function findCertificateLogin(
-  { db, areAncestorsEnabled }: LoginDeps,
+  { db, findDeviceLogin, areAncestorsEnabled }: LoginDeps,
   id: string,
   username: string,
 ): Promise<RefusedLogin | Grant> {
@@ -157,7 +158,7 @@ async function findCertificateLogin(
   if (device === undefined) return { refusal: 'does not exist', device: id };
   const { account, credentials, parent } = device;
   const names = { account, device: id };
-  if (username !== '' && username !== id && (await findDeviceLogin(db, username))?.parent !== parent)
+  if (username !== '' && username !== id && (await findDeviceLogin(username))?.parent !== parent)
     return { refusal: 'password', ...names };
   const login = await findGrant(device, certificate_prefix + credentials, names, areAncestorsEnabled);
   if (!('refusal' in login)) await recordCertificate(db, device);
@@ -184,7 +185,7 @@ export async function findGrant(
  * streams (reference/mqtt.md#api-key-login).
  */
 export async function findKeyLogin(
-  { db, keyring, areAncestorsEnabled, clock }: Omit<LoginDeps, 'verify'>,
+  { db, keyring, areAncestorsEnabled, clock }: Omit<LoginDeps, 'findDeviceLogin' | 'verify'>,
   text: string,
 ): Promise<RefusedLogin | Grant> {
   const now = clock() / 1000;

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import mongoose, { type mongo } from 'mongoose';
+import { createLookup, type LookUp } from '../../db/batching/lookup.js';
 import type { Database, StoredDocument } from '../../db/database.js';
 import { insertIntoFreeSlot } from '../../db/free-slot.js';
 import type { Id } from '../../db/ids.js';
@@ -118,10 +119,19 @@ export interface MqttDevice {
   topics: readonly string[] | undefined;
 }
 
-/** Finds the device with this username. @returns undefined for an unknown one */
-export async function findDeviceLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
-  const [login] = await findLogins(db, { username }, () => false);
-  return login;
+/** Creates the look-up of devices by username, in one command for those that log in at the same time. */
+export function createLoginLookup(db: Database): LookUp<string, MqttDevice> {
+  return createLookup<string, MqttDevice>({
+    async fetch(usernames) {
+      const options = { projection: { ...loginProjection, username: 1 } };
+      const stored = await findMany(credentialsOf(db), { username: { $in: [...usernames] } }, options);
+      const devices = await findDevices(db, stored.map(toLogin), () => false);
+      const usernameOf = new Map(stored.map(({ _id, username }) => [String(_id), String(username)]));
+      return new Map(devices.map((login) => [usernameOf.get(login.credentials) ?? '', login]));
+    },
+    keyOf: (username) => username,
+    maxBatchSize: 32,
+  });
 }
 
 /** Reports whether a caller has the topics of these credentials, which may have changed until then (epoch seconds). */
@@ -179,13 +189,14 @@ export async function recordCertificate(db: Database, { parent }: Pick<MqttDevic
   );
 }
 
+const loginProjection = { account: 1, device: 1, parent: 1, hash: 1, topics_change_until: 1 };
+
 async function findLogins(
   db: Database,
   query: mongo.Filter<StoredDocument>,
   hasTopics: HasTopics,
 ): Promise<MqttDevice[]> {
-  const projection = { account: 1, device: 1, parent: 1, hash: 1, topics_change_until: 1 };
-  const credentials = await findMany(credentialsOf(db), query, { projection });
+  const credentials = await findMany(credentialsOf(db), query, { projection: loginProjection });
   return findDevices(db, credentials.map(toLogin), hasTopics);
 }
 
