@@ -1,17 +1,4 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
-import type { EvaluationMetrics } from '../alarms/observe.js';
-import type { WatchMetrics } from '../alarms/watch.js';
-import type { CommandMetrics } from '../commands/delivery.js';
-import type { PoolMetrics } from '../db/pool-events.js';
-import type { StateMetrics } from '../device-state/store.js';
-import type { LogMetrics } from '../events/log-reader.js';
-import type { LiveMetrics } from '../http/live/live-feeds.js';
-import type { RequestMetrics } from '../http/measure-requests.js';
-import type { BrokerMetrics } from '../mqtt/broker.js';
-import type { IngestMetrics } from '../streams/ingest.js';
-import type { SummaryMetrics } from '../summaries/job.js';
-import type { WebhookMetrics } from '../webhooks/worker-state.js';
-import { createAlarmMetrics } from './alarm-metrics.js';
 import {
   createCertificateMetrics,
   createFleetMetrics,
@@ -19,35 +6,19 @@ import {
   createStateMetrics,
   type ProcessState,
 } from './database-metrics.js';
-import { createEventMetrics, createLiveMetrics, createWebhookMetrics } from './event-metrics.js';
-import type { FleetCounts } from './fleet-counts.js';
-import { createRequestMetrics } from './request-metrics.js';
+import { createAlarmMetrics, createEventMetrics, createLiveMetrics, createWebhookMetrics } from './event-metrics.js';
+import { createMetricFactory } from './metric-factory.js';
 import {
   createBrokerMetrics,
   createCommandMetrics,
   createDeviceStateMetrics,
   createIngestMetrics,
+  createRequestMetrics,
   createSummaryMetrics,
 } from './telemetry-metrics.js';
 import type { MetricsSnapshot } from './worker-metrics.js';
 
-export interface Metrics {
-  registry: Registry;
-  contentType: string;
-  text(): Promise<string>;
-  requests: RequestMetrics;
-  telemetry: IngestMetrics;
-  mqtt: BrokerMetrics;
-  events: LogMetrics;
-  summaries: SummaryMetrics;
-  live: LiveMetrics;
-  commands: CommandMetrics;
-  states: StateMetrics;
-  webhooks: WebhookMetrics;
-  alarms: EvaluationMetrics & WatchMetrics;
-  pool: PoolMetrics;
-  fleet(counts: FleetCounts | undefined): void;
-}
+export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Gauges of prom-client that are named like counters, and are sums of the gauges with labels beside them. */
 const misnamed_totals = ['handles', 'requests', 'resources'].map((kind) => `nodejs_active_${kind}_total`);
@@ -66,23 +37,24 @@ interface Options {
 }
 
 /** Declares all metrics (docs/operations.md#metrics). */
-export function createMetrics({ version, readState, readCertificateTime, share }: Options): Metrics {
+export function createMetrics({ version, readState, readCertificateTime, share }: Options) {
   const registry = new Registry();
-  createStateMetrics(registry, version, readState);
-  createCertificateMetrics(registry, readCertificateTime);
+  const factory = createMetricFactory(registry);
+  createStateMetrics(factory, version, readState);
+  createCertificateMetrics(factory, readCertificateTime);
   const metrics = {
-    requests: createRequestMetrics(registry),
-    telemetry: createIngestMetrics(registry),
-    mqtt: createBrokerMetrics(registry),
-    events: createEventMetrics(registry),
-    summaries: createSummaryMetrics(registry),
-    live: createLiveMetrics(registry),
-    commands: createCommandMetrics(registry),
-    states: createDeviceStateMetrics(registry),
-    webhooks: createWebhookMetrics(registry),
-    alarms: createAlarmMetrics(registry),
-    pool: createPoolMetrics(registry),
-    fleet: createFleetMetrics(registry),
+    requests: createRequestMetrics(factory),
+    telemetry: createIngestMetrics(factory),
+    mqtt: createBrokerMetrics(factory),
+    events: createEventMetrics(factory),
+    summaries: createSummaryMetrics(factory),
+    live: createLiveMetrics(factory),
+    commands: createCommandMetrics(factory),
+    states: createDeviceStateMetrics(factory),
+    webhooks: createWebhookMetrics(factory),
+    alarms: createAlarmMetrics(factory),
+    pool: createPoolMetrics(factory),
+    fleet: createFleetMetrics(factory),
   };
   collectDefaultMetrics({ register: registry });
   for (const name of misnamed_totals) registry.removeSingleMetric(name);
