@@ -11,7 +11,7 @@ import { writeObject } from '../serialize/object.js';
 import { projectionOf } from '../serialize/projections.js';
 import type { AttemptOutcome, Parcel, SentParcel } from './deliveries.js';
 import type { Describe } from './describe.js';
-import { writers } from './formats/formats.js';
+import { writers } from './formats.js';
 import type { Mailer } from './mailer.js';
 import { openSigningSecrets } from './secrets.js';
 import type { StoredWebhook } from './store.js';

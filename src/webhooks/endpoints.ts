@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
 import { findEvent } from '../events/store.js';
 import { awaitServer } from '../http/admission.js';
@@ -23,7 +24,6 @@ import { type Attempt, findLastAttempt, type Parcel, recordAttempt, removeRetry 
 import { writeBody } from './message.js';
 import { createSecret, isStoredSecret, mergeSecret, rotateSecret } from './secrets.js';
 import { createWebhook, findWebhook, prepareWebhookUpdate, type StoredWebhook } from './store.js';
-import { createTestEvent } from './test-event.js';
 
 /** Leaves one of the 5 s in which a request is answered. */
 const receiver_timeout_ms = 4000;
@@ -197,6 +197,21 @@ function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {
       return { details: await sendNow(ctx, target, { event: createTestEvent(ctx, target.id_developer, clock()) }, 1) };
     },
   };
+}
+
+/** Creates an event that is only sent, and in no log (reference/webhooks.md#test). `now_ms` in epoch milliseconds */
+function createTestEvent(
+  { account, user, request_id }: RequestContext,
+  id_developer: string,
+  now_ms: number,
+): StoredEvent {
+  const seconds = Math.floor(now_ms / 1000)
+    .toString(16)
+    .padStart(8, '0');
+  const _id = seconds + randomBytes(5).toString('hex');
+  const { name: resource } = webhook;
+  const subject = { type: `${resource}.test`, resource, id_developer };
+  return { _id, account, at: now_ms / 1000, ...subject, user, request_id };
 }
 
 function retryEndpoint(sendNow: SendNow, { isSelectedByFilter }: SenderDeps): Endpoint {

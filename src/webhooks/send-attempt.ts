@@ -9,7 +9,6 @@ import {
   type SentParcel,
   scheduleRetry,
 } from './deliveries.js';
-import { scheduleAfter } from './schedule.js';
 import { disableWebhook } from './store.js';
 import { getWebhookNames, type WorkerState } from './worker-state.js';
 
@@ -18,6 +17,10 @@ const attempt_timeout_ms = 10_000;
 const slot_limit_ms = attempt_timeout_ms + 2000;
 const disabled_after_s = 3 * 86_400;
 const gone = 410;
+/** Pauses before the second and every later attempt, in seconds (reference/webhooks.md#retries). */
+const pauses_s = [5, 30, 5 * 60, 30 * 60, 2 * 3600, 8 * 3600, 24 * 3600];
+/** Share by which a pause is longer or shorter, so that retries of many events spread. */
+const spread = 0.1;
 
 interface AttemptOptions {
   /** 1 is the first. */
@@ -81,4 +84,15 @@ async function disable(state: WorkerState, now: number): Promise<void> {
   // not before: a worker that has stopped would not repeat a failed write
   state.stopped.abort();
   if (isChanged) log.warn(getWebhookNames(state), 'webhook disabled: its receiver takes no events any more');
+}
+
+/**
+ * Finds when an event is sent again after its attempt number `attempt` has failed at `now` (epoch seconds).
+ * @param random from 0 to 1 @returns undefined after the last attempt
+ */
+function scheduleAfter(attempt: number, now: number, random: number): number | undefined {
+  const pause_s = pauses_s[attempt - 1];
+  if (pause_s === undefined) return undefined;
+  const factor = 1 - spread + 2 * spread * random;
+  return Math.round((now + pause_s * factor) * 1000) / 1000;
 }

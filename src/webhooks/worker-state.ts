@@ -4,7 +4,6 @@ import type { LogLine } from '../lib/rate-limited-log.js';
 import type { Shares } from '../lib/shares.js';
 import type { SenderDeps } from './attempt.js';
 import { findRunningWebhook, type StoredWebhook } from './store.js';
-import { createWakeUp, type WakeUp } from './wake-up.js';
 
 /** The end of an attempt; `dropped`: no further one follows; `gone`: the receiver answered 410. */
 export type Outcome = 'delivered' | 'failed' | 'dropped' | 'gone';
@@ -95,4 +94,28 @@ export async function refreshTarget(state: WorkerState): Promise<boolean> {
   if (current === undefined) state.stopped.abort();
   else state.target = current;
   return current !== undefined;
+}
+
+/** Wakes one loop that waits for work. */
+type WakeUp = ReturnType<typeof createWakeUp>;
+
+/** Creates the wake-up of a loop that ends with `signal`. */
+function createWakeUp(signal: AbortSignal) {
+  let isDue = false;
+  let endWait: (() => void) | undefined;
+  const wake = () => {
+    isDue = true;
+    endWait?.();
+  };
+  signal.addEventListener('abort', wake, { once: true });
+  return {
+    /** Ends the wait; without one, the next wait ends at once. */
+    wake,
+    /** Waits for `wake`, or until the signal aborts. */
+    async wait(): Promise<void> {
+      if (!isDue) await new Promise<void>((resolve) => (endWait = resolve));
+      endWait = undefined;
+      isDue = signal.aborted;
+    },
+  };
 }

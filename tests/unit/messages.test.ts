@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { writers } from '../../src/webhooks/formats/formats.js';
+import { writers } from '../../src/webhooks/formats.js';
 import { limitText, writeMessage } from '../../src/webhooks/message.js';
 
 const family = '👨‍👩‍👧‍👦';
