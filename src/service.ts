@@ -16,7 +16,7 @@ import { selectConfigs, storeConfigs } from './device-configs/many.js';
 import { beginLog, startLogReader } from './events/log-reader.js';
 import { startStatusWatch } from './events/status-watch.js';
 import { removeEventsBefore } from './events/store.js';
-import { warnOfOtherKeys } from './file-storage/linked.js';
+import { sealedStorages } from './file-storage/linked.js';
 import { listen, openServer } from './http/server.js';
 import { openTlsFiles, type TlsFiles } from './http/tls-files.js';
 import { silentLog } from './lib/log.js';
@@ -38,11 +38,12 @@ import { startDeferral } from './objects/deferred-receipts.js';
 import { waitForJournaled } from './objects/journal.js';
 import { saveLostReceipts } from './objects/lost-receipts.js';
 import { finishMoves } from './objects/moves.js';
+import { warnOfOtherKey } from './objects/sealed-values.js';
 import { startValueFills, startValueReviews } from './objects/values/jobs.js';
 import { startStreamRetention } from './streams/retention.js';
 import { startSummaries } from './summaries/job.js';
 import { startDeliverer } from './webhooks/deliverer.js';
-import { warnOfSealedWebhooks } from './webhooks/secrets.js';
+import { sealedWebhooks } from './webhooks/secrets.js';
 
 /** Leaves time to end within 10 s of SIGTERM. */
 const drain_limit_ms = 8000;
@@ -299,8 +300,7 @@ function createMaintenance({
     await replayCompleted(store, clock());
     await beginLog(db);
     isInitialized = true;
-    await warnOfOtherKeys({ db, vault }, log);
-    await warnOfSealedWebhooks(db, vault, log);
+    for (const sealed of [sealedStorages, sealedWebhooks]) await warnOfOtherKey({ db, vault, log }, sealed);
     const key = await createBootstrapKey(db, config.bootstrap_api_key, Math.floor(clock() / 1000));
     if (key === undefined) return;
     const shown = config.bootstrap_api_key === undefined ? `, shown only this once: ${key}` : ' is BOOTSTRAP_API_KEY';

@@ -4,12 +4,13 @@ import { beginRestore } from '../db/restore-marker.js';
 import { processCollections } from '../db/snapshot.js';
 import type { ToolConnection } from '../db/tool-connection.js';
 import { StartError } from '../errors.js';
-import { resealAll } from '../file-storage/linked.js';
+import { sealedStorages } from '../file-storage/linked.js';
 import { awaitLater } from '../lib/promises.js';
 import { openVault } from '../lib/vault.js';
 import { data_version, version } from '../lib/version.js';
 import { lease_prefix } from '../objects/deferred-receipts.js';
-import { resealWebhooks } from '../webhooks/secrets.js';
+import { resealAll } from '../objects/sealed-values.js';
+import { sealedWebhooks } from '../webhooks/secrets.js';
 import { type BackupReader, type Frame, openBackupFile, parseDocuments } from './file.js';
 import { type BackupHeader, type BackupTotals, decodeCollection, formatTotals, parseJsonFrame } from './header.js';
 import { openKey } from './sealed-key.js';
@@ -176,7 +177,7 @@ async function reseal(
   const loaded = { collection: (name: string) => db.collection(name) } as unknown as Database;
   const to = openVault(target);
   const from = backedUp === undefined ? to : openVault(backedUp);
-  const storages = await resealAll(loaded, from, to);
-  const webhooks = await resealWebhooks(loaded, from, to);
+  const storages = await resealAll(loaded, sealedStorages, from, to);
+  const webhooks = await resealAll(loaded, sealedWebhooks, from, to);
   return { storages: storages.left, webhooks: webhooks.left };
 }

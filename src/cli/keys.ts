@@ -194,9 +194,10 @@ async function rotateSecret(): Promise<void> {
   if (requestedKey !== undefined && !type.safeParse(requestedKey).success)
     throw new StartError(`NEW_SECRET_KEY must be ${expected}`);
   const isKeyInDataDir = config.secret_key === undefined;
-  const [{ resealAll }, { resealWebhooks }, { openVault }] = await Promise.all([
+  const [{ sealedStorages }, { sealedWebhooks }, { resealAll }, { openVault }] = await Promise.all([
     import('../file-storage/linked.js'),
     import('../webhooks/secrets.js'),
+    import('../objects/sealed-values.js'),
     import('../lib/vault.js'),
   ]);
   await withDatabase('existing', async (db) => {
@@ -207,8 +208,8 @@ async function rotateSecret(): Promise<void> {
     // printed before it is used: if this process ended in between, the key would be lost
     if (!isKeyInDataDir && requestedKey === undefined) print(newKey);
     const [current, next] = [openVault(currentKey), openVault(newKey)];
-    const { done, left } = await resealAll(db, current, next);
-    const webhooks = await resealWebhooks(db, current, next);
+    const { done, left } = await resealAll(db, sealedStorages, current, next);
+    const webhooks = await resealAll(db, sealedWebhooks, current, next);
     if (left > 0) throw new StartError(`${left} linked storages open with neither key and were left unchanged`);
     if (webhooks.left > 0)
       throw new StartError(`${webhooks.left} webhooks open with neither key and were left unchanged`);

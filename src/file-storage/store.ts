@@ -1,5 +1,6 @@
-import mongoose from 'mongoose';
-import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import mongoose, { type mongo } from 'mongoose';
+import type { Collection, Database } from '../db/database.js';
+import type { Id } from '../db/ids.js';
 import { findOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
@@ -10,7 +11,7 @@ import { filestore } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 
 const { BSON } = mongoose.mongo;
-const filestores = (db: Database) => db.collection(filestore.plural);
+const filestores = (db: Database): Collection<LinkedStorage & { _id: Id }> => db.collection(filestore.plural);
 
 /** Identifies a linked storage. */
 export interface StoragePlace {
@@ -23,7 +24,7 @@ const keyFilter = ({ account, provider, username }: StoragePlace) => ({ account,
 
 /** Encrypted settings, and the id of the key they are encrypted under. */
 export interface Sealed {
-  sealed: Buffer;
+  sealed: mongo.Binary;
   key_id: string;
 }
 
@@ -64,8 +65,7 @@ export async function linkStorage(
 
 /** @returns undefined if there is none */
 export async function findStorage(db: Database, place: StoragePlace): Promise<LinkedStorage | undefined> {
-  const document = await findOne(filestores(db), keyFilter(place), { promoteBuffers: true });
-  return document && linked(document);
+  return findOne(filestores(db), keyFilter(place));
 }
 
 /** @throws AppError notFound (4041) */
@@ -79,32 +79,6 @@ export async function unlinkStorage(ctx: OperationContext, place: StoragePlace):
     data: { provider, username },
   };
   if (subject === undefined || !(await deleteRecorded(ctx, filestore.plural, subject))) throw new AppError('notFound');
-}
-
-/** Finds the linked storages whose settings are encrypted under any other key. */
-export async function* findEncryptedUnderOtherKey(db: Database, key_id: string): AsyncGenerator<LinkedStorage> {
-  const cursor = filestores(db).find({ key_id: { $ne: key_id } }, { promoteBuffers: true, maxTimeMS: read_limit_ms });
-  for await (const document of cursor) yield linked(document);
-}
-
-/** Replaces sealed settings by the same settings under another key. @returns false if the storage was linked again since */
-export async function resealStorage(db: Database, stored: LinkedStorage, { sealed, key_id }: Sealed): Promise<boolean> {
-  const { matchedCount } = await filestores(db).updateOne(
-    { ...keyFilter(stored), link: stored.link },
-    { $set: { sealed, key_id } },
-  );
-  return matchedCount === 1;
-}
-
-function linked({ account, provider, username, link, sealed, key_id }: StoredDocument): LinkedStorage {
-  return {
-    account: String(account),
-    provider: String(provider),
-    username: String(username),
-    link: String(link),
-    sealed: sealed as Buffer,
-    key_id: String(key_id),
-  };
 }
 
 /** Encodes plain values for the list serializer, which reads BSON. */

@@ -1,18 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import mongoose from 'mongoose';
-import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
 import type { Vault } from '../lib/vault.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
-import {
-  findWebhook,
-  findWebhooksUnderOtherKey,
-  replaceSecrets,
-  resealSecrets,
-  type SealedSecrets,
-  type StoredWebhook,
-} from './store.js';
+import { createSealedError, type SealedType } from '../objects/sealed-values.js';
+import { webhook } from '../resources/index.js';
+import { findWebhook, replaceSecrets, type SealedSecrets, type StoredWebhook } from './store.js';
 
 const { BSON } = mongoose.mongo;
 
@@ -70,21 +64,24 @@ async function openSecrets(vault: Vault, stored: StoredWebhook): Promise<Secrets
   return (await vault.open(Buffer.from(stored.secret.value()), createAssociatedData(stored))) as Secrets | undefined;
 }
 
+/** Webhooks with their encrypted secrets. */
+export const sealedWebhooks: SealedType<StoredWebhook, Secrets> = {
+  plural: webhook.plural,
+  revision: 'version',
+  warning: 'secrets of webhooks are encrypted under another SECRET_KEY; nothing is sent there',
+  open: openSecrets,
+  seal: sealSecrets,
+};
+
 /** Finds the secrets that sign at `now` (epoch seconds). @throws AppError exception (5032) if they cannot be opened */
 export async function openSigningSecrets(vault: Vault, stored: StoredWebhook, now: number): Promise<string[]> {
   const secrets = await openSecrets(vault, stored);
-  if (secrets === undefined) throw await createSealedError(vault, stored);
+  if (secrets === undefined) {
+    const changed = 'the stored secret of the webhook was changed; make a new one';
+    throw await createSealedError(vault, stored, { made: 'the secret of the webhook was made', changed });
+  }
   const former = secrets.former.filter(({ until }) => until > now).map(({ secret }) => secret);
   return [secrets.current, ...former];
-}
-
-async function createSealedError(vault: Vault, { key_id }: StoredWebhook): Promise<AppError> {
-  const isOtherKey = key_id !== (await vault.keyId());
-  return new AppError('exception', {
-    message: isOtherKey
-      ? 'the secret of the webhook was made under another SECRET_KEY; it opens again with that key'
-      : 'the stored secret of the webhook was changed; make a new one',
-  });
 }
 
 /** Replaces the secret of a webhook; for 24 h the former one signs too. @returns the new one @throws AppError invalid (4003) */
@@ -105,27 +102,4 @@ export async function rotateSecret(ctx: OperationContext, vault: Vault, id: stri
       if (!(error instanceof AppError) || error.failure !== 'conflict' || attempt === max_rotations) throw error;
     }
   }
-}
-
-/** Logs how many webhooks a changed SECRET_KEY has stopped. */
-export async function warnOfSealedWebhooks(db: Database, vault: Vault, log: Log): Promise<void> {
-  let count = 0;
-  for await (const _ of findWebhooksUnderOtherKey(db, await vault.keyId())) count++;
-  if (count > 0)
-    log.error({ count }, 'secrets of webhooks are encrypted under another SECRET_KEY; nothing is sent there');
-}
-
-/**
- * Re-encrypts the secrets of all webhooks from the key of `from` to the key of `to`; those that neither key opens stay
- * unchanged. @returns the numbers of webhooks re-encrypted and left unchanged
- */
-export async function resealWebhooks(db: Database, from: Vault, to: Vault): Promise<{ done: number; left: number }> {
-  const counts = { done: 0, left: 0 };
-  for await (const stored of findWebhooksUnderOtherKey(db, await to.keyId())) {
-    const secrets = await openSecrets(from, stored);
-    if (secrets === undefined) counts.left++;
-    // false if the webhook was changed in the meantime: the next run of the command picks it up
-    else if (await resealSecrets(db, stored, await sealSecrets(to, stored, secrets))) counts.done++;
-  }
-  return counts;
 }

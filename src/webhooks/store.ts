@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import mongoose, { type mongo } from 'mongoose';
-import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import type { mongo } from 'mongoose';
+import type { Collection, Database } from '../db/database.js';
 import { insertIntoFreeSlot } from '../db/free-slot.js';
 import type { Id } from '../db/ids.js';
 import { findMany, findOne } from '../db/raw-find.js';
@@ -107,20 +107,4 @@ export async function disableWebhook(db: Database, { _id, run }: StoredWebhook, 
     { $set: change, $inc: { version: 1 } },
   );
   return modifiedCount === 1;
-}
-
-/** Finds the webhooks whose secrets are encrypted under any other key. */
-export function findWebhooksUnderOtherKey(db: Database, key_id: string): AsyncIterable<StoredWebhook> {
-  return webhooksOf(db).find({ key_id: { $exists: true, $ne: key_id } }, { maxTimeMS: read_limit_ms });
-}
-
-/** Replaces secrets by the same ones under another key. @returns false if they were replaced since */
-export async function resealSecrets(
-  db: Database,
-  { _id, key_id = '', version }: StoredWebhook,
-  sealed: SealedSecrets,
-): Promise<boolean> {
-  const change = { key_id: sealed.key_id, secret: new mongoose.mongo.Binary(sealed.secret) };
-  const { matchedCount } = await webhooksOf(db).updateOne({ _id, key_id, version }, { $set: change });
-  return matchedCount === 1;
 }
