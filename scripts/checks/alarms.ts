@@ -1,13 +1,10 @@
-import { realpathSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
-import { Command } from 'commander';
 import type { mongo } from 'mongoose';
 import mqtt, { type MqttClient } from 'mqtt';
 import { findFreePort, waitUntil } from '../support/service-process.js';
 import { createDeviceModel, createRandomStreams, type DeviceModel, modelRules } from './alarm-model.js';
-import { createGroup, parseCount, sendOk } from './instance.js';
-import { type RaceOptions, runForMinutes, withRaces } from './races.js';
+import { createGroup, sendOk } from './instance.js';
+import { type RaceOptions, withRaces } from './races.js';
 
 /** Counts of requests and transitions. */
 export interface AlarmOutcome {
@@ -193,12 +190,4 @@ async function compare(db: mongo.Db, models: readonly DeviceModel[]) {
     }
   }
   return { faults, transitions: expected.length };
-}
-
-const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) {
-  const program = new Command('alarms')
-    .description('Compares alarms with a plain model, while two instances and the database are killed.')
-    .option('--devices <n>', 'devices that send at the same time', parseCount, 16);
-  await runForMinutes(program, (options) => runAlarmRaces({ ...program.opts<{ devices: number }>(), ...options }));
 }

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type MqttClient } from 'mqtt';
 import type { CommandRequest, Receipt } from './commands-model.js';
+import { send } from './instance.js';
 
 /** An instance that may be killed at any time. */
 export interface Address {
@@ -27,7 +28,6 @@ export interface TrafficDevice {
   password: string;
 }
 
-const request_limit_ms = 10_000;
 const no_answer = 5030;
 
 function pick<T>(items: readonly T[], random: () => number): T {
@@ -36,32 +36,24 @@ function pick<T>(items: readonly T[], random: () => number): T {
   return item;
 }
 
-async function request(
+interface RequestToSend extends Pick<CommandRequest, 'kind' | 'device' | 'id'> {
+  method: string;
+  /** Below the commands of the device. */
+  path: string;
+  body?: object;
+}
+
+async function sendNoted(
   { addresses, key, random, requests }: Traffic,
-  {
-    kind,
-    device,
-    id,
-    method,
-    path,
-    body,
-  }: Pick<CommandRequest, 'kind' | 'device' | 'id'> & {
-    method: string;
-    path: string;
-    body?: object;
-  },
+  { method, path, body, ...request }: RequestToSend,
 ): Promise<void> {
   const sent_ms = performance.now();
   const { url } = pick(addresses, random);
-  const headers = { 'service.apikey': key, 'content-type': 'application/json' };
-  const answer = await fetch(`${url}/devices/${encodeURIComponent(device)}/commands/${path}`, {
-    ...{ method, headers, signal: AbortSignal.timeout(request_limit_ms) },
-    ...(body && { body: JSON.stringify(body) }),
-  })
+  const answer = await send(url, key, method, `/devices/${encodeURIComponent(request.device)}/commands/${path}`, body)
     .then((response) => response.json() as Promise<{ code: number; details?: { id?: string } }>)
     .catch(() => undefined);
   const { code = no_answer, details } = answer ?? {};
-  requests.push({ kind, device, id: id ?? details?.id, code, sent_ms, answered_ms: performance.now() });
+  requests.push({ ...request, id: request.id ?? details?.id, code, sent_ms, answered_ms: performance.now() });
   // the instance is being started
   if (code >= 5000) await sleep(50);
 }
@@ -73,10 +65,10 @@ export async function operate(traffic: Traffic, devices: readonly TrafficDevice[
     const { id: device } = pick(devices, random);
     const expires_in = random() < 0.2 ? 1 + Math.floor(random() * 5) : 3600;
     const body = { name: 'set', data: { n: requests.length }, expires_in };
-    await request(traffic, { kind: 'create', device, id: undefined, method: 'POST', path: '', body });
+    await sendNoted(traffic, { kind: 'create', device, id: undefined, method: 'POST', path: '', body });
     const { id } = requests.at(-1) ?? {};
     if (id !== undefined && requests.at(-1)?.device === device && random() < 0.1)
-      await request(traffic, { kind: 'cancel', device, id, method: 'DELETE', path: `${id}/` });
+      await sendNoted(traffic, { kind: 'cancel', device, id, method: 'DELETE', path: `${id}/` });
     await sleep(random() * 20);
   }
 }
@@ -115,7 +107,7 @@ async function answer(traffic: Traffic, client: MqttClient, device: string, id: 
   for (let times = random() < 0.2 ? 2 : 1; times > 0; times--) {
     if (random() < 0.5) {
       const path = `${id}/result/`;
-      await request(traffic, { kind: status, device, id, method: 'POST', path, body: { id, status } });
+      await sendNoted(traffic, { kind: status, device, id, method: 'POST', path, body: { id, status } });
     } else if (client.connected)
       client.publish(`${device}/commands/result`, JSON.stringify({ id, status }), { qos: 1 }, () => undefined);
   }

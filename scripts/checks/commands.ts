@@ -1,13 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { realpathSync } from 'node:fs';
-import { pathToFileURL } from 'node:url';
-import { Command } from 'commander';
 import type { mongo } from 'mongoose';
 import { findFreePort, waitUntil } from '../support/service-process.js';
 import { obey, operate, type Traffic, type TrafficDevice } from './command-traffic.js';
 import { findCommandFaults, type LoggedState, type StoredStatus } from './commands-model.js';
-import { createGroup, parseCount, sendOk } from './instance.js';
-import { type RaceOptions, runForMinutes, withRaces } from './races.js';
+import { createGroup, sendOk } from './instance.js';
+import { type RaceOptions, withRaces } from './races.js';
 
 /** Counts of commands. */
 export interface Outcome {
@@ -112,12 +109,4 @@ async function readCommands(db: mongo.Db): Promise<{ stored: StoredStatus[]; eve
     if (now.map(keyOf).join() === stored.map(keyOf).join()) return { stored, events };
     stored = now;
   }
-}
-
-const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) {
-  const program = new Command('commands')
-    .description('Compares commands with requests, deliveries and events, while instances and database are killed.')
-    .option('--devices <n>', 'devices that connect at the same time', parseCount, 8);
-  await runForMinutes(program, (options) => runCommandRaces({ ...program.opts<{ devices: number }>(), ...options }));
 }

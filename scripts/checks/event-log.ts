@@ -1,8 +1,5 @@
-import { realpathSync } from 'node:fs';
-import { pathToFileURL } from 'node:url';
-import { Command } from 'commander';
 import { findFaults, type SentRequest } from './event-log-model.js';
-import { type RaceOptions, runForMinutes, withRaces } from './races.js';
+import { type RaceOptions, withRaces } from './races.js';
 import { readObjects, readWholeLog, sendRequests } from './random-requests.js';
 
 /** Counts of requests and events. */
@@ -41,12 +38,3 @@ export function runEventLogRaces({ print, ...setup }: RaceOptions): Promise<Outc
     return { acknowledged, unknown, events: events.length, kills, faults };
   });
 }
-
-const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href)
-  await runForMinutes(
-    new Command('races').description(
-      'Compares the event log with random requests, while two instances and the database are killed.',
-    ),
-    runEventLogRaces,
-  );

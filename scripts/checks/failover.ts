@@ -1,17 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import { realpathSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
-import { Command } from 'commander';
 import mongoose from 'mongoose';
 import { createRandom } from '../../tests/support/random.js';
 import { type ReplicaSet, startReplicaSet } from '../../tests/support/replica-set.js';
 import { findFreePort, type ServiceProcess, waitUntil } from '../support/service-process.js';
 import { findFaults, type SentRequest } from './event-log-model.js';
-import { parseCount, sendOk, startInstance, waitUntilReady } from './instance.js';
+import { sendOk, startInstance, waitUntilReady } from './instance.js';
 import { countLines, findRepeatedLines, type LogEntry, parseLog } from './log-lines.js';
 import {
   createStreamDevice,
@@ -276,32 +273,3 @@ function printSummary({ requests, posting, entries, print }: Summary): void {
   for (const [index, lines] of entries.entries())
     print(`log of instance ${index + 1}: ${[...countLines(lines)].map((entry) => entry.join(': ')).join('; ')}`);
 }
-
-function* faultsFor(minutes: number, random: () => number): Generator<Fault> {
-  const all = ['kill', 'step down', 'partition', 'short partition'] as const;
-  yield* all;
-  for (const end = Date.now() + minutes * 60_000; Date.now() < end; )
-    yield all[Math.floor(random() * all.length)] ?? 'kill';
-}
-
-async function main(): Promise<void> {
-  const program = new Command('failover')
-    .description('Kills, steps down and partitions the primary under writes and compares what was acknowledged.')
-    .option('--minutes <n>', 'length of the load', parseCount, 10)
-    .option('--seed <n>', 'seed of requests, pauses and faults', parseCount, 1)
-    .option('--election <ms>', 'electionTimeoutMillis of the replica set', parseCount, 1000)
-    .option('--heartbeat <ms>', 'heartbeatIntervalMillis of the replica set', parseCount, 200)
-    .parse();
-  const options = program.opts<{ minutes: number; seed: number; election: number; heartbeat: number }>();
-  const { faults, repeatedLines } = await runFailover({
-    faults: faultsFor(options.minutes, createRandom(options.seed)),
-    seed: options.seed,
-    election: { electionTimeoutMillis: options.election, heartbeatIntervalMillis: options.heartbeat },
-    print: console.log,
-  });
-  for (const line of [...faults, ...repeatedLines].slice(0, 20)) console.log(line);
-  process.exitCode = faults.length + repeatedLines.length > 0 ? 1 : 0;
-}
-
-const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) await main();

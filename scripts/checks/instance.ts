@@ -4,6 +4,9 @@ import { InvalidArgumentError } from 'commander';
 import type { Backend } from '../../tests/support/balancer.js';
 import { findFreePort, type ServiceProcess, startServiceProcess, waitUntilOk } from '../support/service-process.js';
 
+/** Longer than the service takes for any request, also on a busy machine. */
+const answer_timeout_ms = 10_000;
+
 /** Starts the built service on a database that runs already. @param env further variables, such as MQTT_PORT */
 export function startInstance(uri: string, key: string, env: NodeJS.ProcessEnv = {}): Promise<ServiceProcess> {
   const settings = {
@@ -38,13 +41,19 @@ export async function killDatabase(folder: string): Promise<void> {
   }
 }
 
-/** Sends a request. @returns the answer @throws Error unless it is a success */
-export async function sendOk(url: string, key: string, method: string, path: string, body?: object): Promise<Response> {
-  const response = await fetch(url + path, {
+/** Sends a request. @throws Error without an answer within 10 s */
+export function send(url: string, key: string, method: string, path: string, body?: object): Promise<Response> {
+  return fetch(url + path, {
     method,
     headers: { 'service.apikey': key, 'content-type': 'application/json' },
+    signal: AbortSignal.timeout(answer_timeout_ms),
     ...(body && { body: JSON.stringify(body) }),
   });
+}
+
+/** Sends a request. @returns the answer @throws Error unless it is a success */
+export async function sendOk(url: string, key: string, method: string, path: string, body?: object): Promise<Response> {
+  const response = await send(url, key, method, path, body);
   if (response.status !== 200) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
   return response;
 }

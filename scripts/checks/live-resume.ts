@@ -1,17 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import { realpathSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
-import { Command } from 'commander';
 import mongoose from 'mongoose';
 import { silentLog } from '../../src/lib/log.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import { createRandom } from '../../tests/support/random.js';
 import { type ServiceProcess, waitUntil } from '../support/service-process.js';
-import { parseCount, startInstance, waitUntilReady } from './instance.js';
+import { createGroup, sendOk, startInstance, waitUntilReady } from './instance.js';
 import { type ResumingReader, startResumingReader } from './resuming-reader.js';
 
 interface Options {
@@ -53,7 +50,7 @@ export async function runLiveResume({ tries, seed, print }: Options): Promise<Ou
   try {
     await waitUntilReady(service);
     const write = createWriter(() => service, key);
-    await createDevices(write);
+    await createDevices(service.url, key);
     await waitUntil(() => readers.every(({ first_id }) => first_id() !== ''), recovery_timeout_ms);
     const writing = new AbortController();
     const acknowledged: number[] = [];
@@ -99,36 +96,21 @@ export async function runLiveResume({ tries, seed, print }: Options): Promise<Ou
 type Write = (method: string, path: string, body: object) => Promise<boolean>;
 
 function createWriter(service: () => ServiceProcess, key: string): Write {
-  return async (method, path, body) => {
-    try {
-      const response = await fetch(service().url + path, {
-        method,
-        headers: { 'service.apikey': key, 'content-type': 'application/json' },
-        signal: AbortSignal.timeout(10_000),
-        body: JSON.stringify(body),
-      });
-      await response.arrayBuffer();
-      return response.status === 200;
-    } catch {
-      return false;
-    }
-  };
+  return (method, path, body) =>
+    sendOk(service().url, key, method, path, body)
+      .then((response) => response.arrayBuffer())
+      .then(
+        () => true,
+        () => false,
+      );
 }
 
 const deviceName = (index: number) => `reader-${index}`;
 
-async function createDevices(write: Write): Promise<void> {
-  const bodies: [plural: string, body: object][] = [
-    ['projects', { name: 'p', id_customer: 'c' }],
-    ['services', { name: 's', id_project: 'p@demo' }],
-    ['groups', { name: 'g', id_service: 's@demo' }],
-    ...Array.from({ length: device_count }, (_, index): [string, object] => [
-      'devices',
-      { name: deviceName(index), type: 'test', id_group: 'g@demo' },
-    ]),
-  ];
-  for (const [plural, body] of bodies)
-    if (!(await write('POST', `/${plural}/`, body))) throw new Error(`cannot create ${JSON.stringify(body)}`);
+async function createDevices(url: string, key: string): Promise<void> {
+  const id_group = await createGroup(url, key);
+  for (let index = 0; index < device_count; index++)
+    await sendOk(url, key, 'POST', '/devices/', { name: deviceName(index), type: 'test', id_group });
 }
 
 interface Writing {
@@ -222,18 +204,3 @@ function findDisorder(of: string, { messages }: ResumingReader): string[] {
     .filter(({ id }, index) => index > 0 && id <= (messages[index - 1]?.id ?? ''))
     .map(({ id }) => `${of}: ${id} came after a later one`);
 }
-
-async function main(): Promise<void> {
-  const program = new Command('resume')
-    .description('Kills the service while live feeds are read, and compares what readers receive with what is stored.')
-    .option('--tries <n>', 'kills of the service', parseCount, 100)
-    .option('--seed <n>', 'seed of the random moments', parseCount, 1)
-    .parse();
-  const { tries, seed } = program.opts<{ tries: number; seed: number }>();
-  const { faults } = await runLiveResume({ tries, seed, print: console.log });
-  for (const fault of faults.slice(0, 20)) console.log(fault);
-  if (faults.length > 0) process.exitCode = 1;
-}
-
-const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) await main();

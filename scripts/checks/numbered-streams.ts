@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type mongoose from 'mongoose';
 import mqtt, { type MqttClient } from 'mqtt';
-import { sendOk } from './instance.js';
+import { send, sendOk } from './instance.js';
 
 /** Sender of streams `{"data": {"n": …}}`, each with a number that no other one has. */
 export interface StreamSender {
@@ -25,7 +25,6 @@ export interface StreamDevice {
 }
 
 const pause_ms = 20;
-const answer_timeout_ms = 10_000;
 const max_unacknowledged = 16;
 /** Publishes that wait for their acknowledgement when the sender is stopped. */
 const drain_timeout_ms = 60_000;
@@ -58,12 +57,7 @@ export function startPosting(url: string, key: string, { id }: StreamDevice): St
       const n = next++;
       record.sent.push(n);
       const sent_at_ms = performance.now();
-      const answer = await fetch(`${url}/devices/${encodeURIComponent(id)}/streams/`, {
-        method: 'POST',
-        headers: { 'service.apikey': key, 'content-type': 'application/json' },
-        body: JSON.stringify({ data: { n } }),
-        signal: AbortSignal.timeout(answer_timeout_ms),
-      })
+      const answer = await send(url, key, 'POST', `/devices/${encodeURIComponent(id)}/streams/`, { data: { n } })
         .then(async (response) => `${((await response.json()) as { code: number }).code}`)
         .catch((error: Error) => `no answer: ${error.name}`);
       const now_ms = performance.now();

@@ -3,13 +3,12 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Command } from 'commander';
 import mongoose, { type mongo } from 'mongoose';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import { createRandom } from '../../tests/support/random.js';
 import { startReplicaSet } from '../../tests/support/replica-set.js';
 import type { ServiceProcess } from '../support/service-process.js';
-import { killDatabase, parseCount, startInstance, waitUntilReady } from './instance.js';
+import { killDatabase, startInstance, waitUntilReady } from './instance.js';
 
 /** A check that compares what is stored with what its clients saw. */
 export interface RaceOptions {
@@ -124,30 +123,4 @@ async function startMembers(folder: string, random: () => number): Promise<RaceD
     await set.settle();
   }
   return { uri: set.uri, stop: set.stop, disturb };
-}
-
-/** Runs a check for the minutes of the command line, in runs that each have the next seed, and prints their first faults. */
-export async function runForMinutes(
-  program: Command,
-  run: (options: RaceOptions) => Promise<{ faults: readonly string[] }>,
-): Promise<void> {
-  program
-    .option('--minutes <n>', 'length of the load', parseCount, 30)
-    .option('--run <n>', 'minutes of a run', parseCount, 1)
-    .option('--kill-period <ms>', 'mean time between two kills', parseCount, 4000)
-    .option('--seed <n>', 'first seed; each run takes the next one', parseCount, 1)
-    .option('--replica-set', 'a replica set of three instead of the embedded database')
-    .parse();
-  const options = program.opts<{ minutes: number; run: number; killPeriod: number; seed: number; replicaSet?: true }>();
-  for (let begun = 0; begun * options.run < options.minutes; begun++) {
-    const { faults } = await run({
-      seconds: options.run * 60,
-      seed: options.seed + begun,
-      kill_period_ms: options.killPeriod,
-      replicaSet: options.replicaSet === true,
-      print: console.log,
-    });
-    for (const fault of faults.slice(0, 20)) console.log(fault);
-    if (faults.length > 0) process.exitCode = 1;
-  }
 }

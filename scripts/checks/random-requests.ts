@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type mongoose from 'mongoose';
 import type { LoggedEvent, SentRequest, StoredObject } from './event-log-model.js';
+import { send } from './instance.js';
 
 const plurals = ['projects', 'services', 'groups', 'assets', 'devices'] as const;
 type Plural = (typeof plurals)[number];
@@ -62,7 +63,7 @@ export async function sendRequests(client: RandomClient): Promise<void> {
     } else continue;
     const { url } = chooseFrom(instances) ?? { url: '' };
     const path = request.method === 'POST' ? `/${plural}/` : `/${plural}/${encodeURIComponent(request.id)}/`;
-    const answer = await send(url + path, key, request.method, body);
+    const answer = await sendNoted(url, key, request.method, path, body);
     requests.push({ ...request, ...answer });
     const object = `${plural} ${request.id}`;
     if (answer.code === 2001) versions.set(object, 0);
@@ -90,16 +91,11 @@ const requiredFields: Readonly<Record<Plural, object>> = {
 type Answer = Pick<SentRequest, 'code' | 'request_id' | 'version' | 'took_ms'>;
 
 /** @returns the code of the answer, 5030 without one */
-async function send(url: string, key: string, method: string, body: object | undefined): Promise<Answer> {
+async function sendNoted(url: string, key: string, method: string, path: string, body?: object): Promise<Answer> {
   const sent_at = performance.now();
   const took = () => performance.now() - sent_at;
   try {
-    const response = await fetch(url, {
-      method,
-      headers: { 'service.apikey': key, 'content-type': 'application/json' },
-      signal: AbortSignal.timeout(10_000),
-      ...(body && { body: JSON.stringify(body) }),
-    });
+    const response = await send(url, key, method, path, body);
     const { code, details } = (await response.json()) as { code: number; details: { version?: number } };
     return { code, request_id: response.headers.get('x-request-id') ?? '', version: details?.version, took_ms: took() };
   } catch {

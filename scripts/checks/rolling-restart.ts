@@ -1,20 +1,18 @@
 import { randomBytes } from 'node:crypto';
-import { realpathSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { Agent, request as sendHttp } from 'node:http';
+import { Agent } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
-import { Command } from 'commander';
 import mongoose from 'mongoose';
 import { silentLog } from '../../src/lib/log.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import { type Backend, startBalancer } from '../../tests/support/balancer.js';
 import { startHaproxy } from '../../tests/support/haproxy.js';
 import { createRandom } from '../../tests/support/random.js';
+import { sendRequest } from '../support/instance.js';
 import { type ServiceProcess, waitUntil } from '../support/service-process.js';
-import { findBackend, parseCount, startInstance } from './instance.js';
+import { findBackend, startInstance } from './instance.js';
 import { createStreamDevice, findLongestPause, findStreamFaults, startPublishing } from './numbered-streams.js';
 
 interface Options {
@@ -180,10 +178,9 @@ async function sendCycles({ url, key, number, random, pause_ms, signal, failed, 
       await sleep(random() * 2 * pause_ms);
       methods.set(method, (methods.get(method) ?? 0) + 1);
       const sent_at_ms = performance.now();
-      const answer = await send(agent, key, method, url + path, body).catch((error: NodeJS.ErrnoException) => ({
-        status: 0,
-        code: error.code ?? error.message,
-      }));
+      const answer = await sendRequest({ url, key, method, path, body, agent }).catch(
+        (error: NodeJS.ErrnoException) => ({ status: 0, code: error.code ?? error.message }),
+      );
       if (answer.status === 200 && (code === undefined || answer.code === code)) continue;
       // carried out or not: the rest of the cycle is left out
       if (answer.code === 5031 && performance.now() - sent_at_ms > slow_ms) break;
@@ -192,43 +189,3 @@ async function sendCycles({ url, key, number, random, pause_ms, signal, failed, 
   }
   agent.destroy();
 }
-
-/** @returns status and code of the answer @throws Error if the connection ends without one */
-function send(agent: Agent, key: string, method: string, url: string, body: object | undefined) {
-  const text = body && JSON.stringify(body);
-  const headers = { 'service.apikey': key, ...(text && { 'content-length': Buffer.byteLength(text) }) };
-  return new Promise<{ status: number; code: unknown }>((resolve, reject) => {
-    const sent = sendHttp(url, { agent, method, headers }, (response) => {
-      const chunks: Buffer[] = [];
-      response.on('data', (chunk: Buffer) => chunks.push(chunk));
-      response.once('error', reject);
-      response.once('end', () => {
-        const content = Buffer.concat(chunks).toString();
-        // a balancer answers in HTML
-        const { code = undefined } = /^{/.test(content) ? (JSON.parse(content) as { code?: unknown }) : {};
-        resolve({ status: response.statusCode ?? 0, code });
-      });
-    });
-    sent.once('error', reject);
-    sent.end(text);
-  });
-}
-
-async function main(): Promise<void> {
-  const program = new Command('rolling')
-    .description('Restarts two instances behind a balancer in turn and counts the requests that fail.')
-    .option('--rounds <n>', 'restarts of each instance', parseCount, 20)
-    .option('--seed <n>', 'seed of the pauses', parseCount, 1)
-    .option('--shutdown-delay <seconds>', 'SHUTDOWN_DELAY_S of the instances: 5', Number)
-    .option('--haproxy', 'restarts behind HAProxy, configured as in docs/operations.md')
-    .parse();
-  const { shutdownDelay: shutdown_delay_s, ...options } = program.opts<
-    Pick<Options, 'rounds' | 'seed' | 'haproxy'> & { shutdownDelay?: number }
-  >();
-  const { failed, faults } = await runRollingRestart({ ...options, shutdown_delay_s, print: console.log });
-  for (const line of [...failed, ...faults].slice(0, 20)) console.log(line);
-  process.exitCode = failed.length + faults.length > 0 ? 1 : 0;
-}
-
-const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) await main();

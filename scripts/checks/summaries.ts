@@ -1,11 +1,8 @@
-import { realpathSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
-import { Command } from 'commander';
 import type { mongo } from 'mongoose';
 import { waitUntil } from '../support/service-process.js';
-import { createGroup, parseCount, sendOk } from './instance.js';
-import { type RaceOptions, type Races, runForMinutes, withRaces } from './races.js';
+import { createGroup, send, sendOk } from './instance.js';
+import { type RaceOptions, type Races, withRaces } from './races.js';
 import {
   computeSeries,
   createRandomData,
@@ -85,7 +82,7 @@ async function change(
 /** Creates a device unless it is there, after a pause; the next requests fail until it is. */
 async function createAgain({ url, key }: { url: string; key: string }, device: object, path: string): Promise<void> {
   await sleep(50);
-  const { status } = await fetch(url + path, { headers: { 'service.apikey': key } }).catch(() => ({ status: 0 }));
+  const { status } = await send(url, key, 'GET', path).catch(() => ({ status: 0 }));
   if (status === 404) await sendOk(url, key, 'POST', '/devices/', { ...device, type: 'meter' }).catch(() => undefined);
 }
 
@@ -135,14 +132,4 @@ async function readStreams(db: mongo.Db, device: string, parent: unknown): Promi
     const { at, n } = _id as unknown as { at: number; n: unknown };
     return { at, n: BigInt(String(n)), data };
   });
-}
-
-const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) {
-  const program = new Command('summaries')
-    .description(
-      'Compares series of hours and days with the streams that are stored, while streams come late and are deleted, devices move, and two instances and the database are killed.',
-    )
-    .option('--devices <n>', 'devices that send at the same time', parseCount, 6);
-  await runForMinutes(program, (options) => runSummaryRaces({ ...program.opts<{ devices: number }>(), ...options }));
 }

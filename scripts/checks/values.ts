@@ -1,11 +1,8 @@
-import { realpathSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
-import { Command } from 'commander';
 import type { mongo } from 'mongoose';
 import { waitUntil } from '../support/service-process.js';
-import { createGroup, parseCount, sendOk } from './instance.js';
-import { type RaceOptions, type Races, runForMinutes, withRaces } from './races.js';
+import { createGroup, send, sendOk } from './instance.js';
+import { type RaceOptions, type Races, withRaces } from './races.js';
 import {
   createRandomCondition,
   createRandomStream,
@@ -89,10 +86,7 @@ async function change(races: Races, device: { name: string; id_group: string }, 
 async function createAgain({ instances, key }: Races, device: object, path: string): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     const { url } = instances[attempt % instances.length] ?? { url: '' };
-    const status = await fetch(url + path, { headers: { 'service.apikey': key } }).then(
-      (response) => response.status,
-      () => 0,
-    );
+    const { status } = await send(url, key, 'GET', path).catch(() => ({ status: 0 }));
     if (status === 200) return;
     if (status === 404)
       await sendOk(url, key, 'POST', '/devices/', { ...device, type: 'gauge' }).catch(() => undefined);
@@ -170,14 +164,4 @@ async function compare({ url, key, random, models }: Comparison): Promise<string
     if (listed !== expected) faults.push(`${query}: ${listed} instead of ${expected}`);
   }
   return faults;
-}
-
-const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) {
-  const program = new Command('values')
-    .description(
-      'Compares lists by last values with a plain model, while devices and models change and two instances and the database are killed.',
-    )
-    .option('--devices <n>', 'devices that send at the same time', parseCount, 16);
-  await runForMinutes(program, (options) => runValueRaces({ ...program.opts<{ devices: number }>(), ...options }));
 }
