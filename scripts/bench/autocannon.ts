@@ -1,8 +1,10 @@
 import autocannon from 'autocannon';
-import { type Load, type LoadResult, splitBody, summarizeLatencies } from './load.js';
+import { type Load, type LoadGenerator, type LoadResult, splitBody, summarizeLatencies } from './load.js';
 
-/** Runs one measurement with autocannon, in this process. */
-export async function runAutocannon({ url, requests, connections, seconds }: Load): Promise<LoadResult> {
+/** Sends HTTP requests, in this process. */
+export const httpGenerator: LoadGenerator = { name: 'autocannon', run };
+
+async function run({ url, requests, connections, seconds }: Load): Promise<LoadResult> {
   const { method, paths, body } = requests;
   // without it, requests made by setupRequest have the Host `undefined:undefined`
   const headers = { Host: new URL(url).host, ...requests.headers };
@@ -16,9 +18,9 @@ export async function runAutocannon({ url, requests, connections, seconds }: Loa
     const text = parts.map((part, index) => (index % 2 === 1 ? values[part] : part)).join('');
     return { method, headers, path, body: text };
   };
-  const run = autocannon({ url, connections, duration: seconds, timeout: 10, requests: [{ setupRequest }] });
+  const running = autocannon({ url, connections, duration: seconds, timeout: 10, requests: [{ setupRequest }] });
   const latencies_ms: number[] = [];
-  run.on('response', (_client, _status, _bytes, milliseconds) => latencies_ms.push(milliseconds));
-  const { duration, errors, non2xx } = await run;
+  running.on('response', (_client, _status, _bytes, milliseconds) => latencies_ms.push(milliseconds));
+  const { duration, errors, non2xx } = await running;
   return { ...summarizeLatencies(latencies_ms, duration), failed: errors + non2xx };
 }

@@ -3,15 +3,15 @@ import { writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { Command, InvalidArgumentError } from 'commander';
 import { findFreePort, waitUntil } from '../support/service-process.js';
+import { httpGenerator } from './autocannon.js';
 import { type Client, createClient, createGroups, deviceId, loadDevices, loadStreams } from './data.js';
-import { createGeneratorOption, type Environment, parseCount, withEnvironment } from './environment.js';
-import { findGenerator } from './generator.js';
+import { type Environment, parseCount, withEnvironment } from './environment.js';
 import { type MeasureOptions, measureInTurns, median, medianSample, pairRatios } from './measure.js';
 import { mqttGenerator } from './mqtt-load.js';
 import { printProgress } from './progress.js';
 import { type ComparisonResult, formatComparisons, formatLimits } from './report.js';
 import { createScenarios, type Scenario, scenarioNames } from './scenarios.js';
-import { type Server, startBaseline, startMqttBaseline, startService } from './server.js';
+import { type Server, startBaseline, startService } from './server.js';
 import { type LimitResult, measureLimits } from './stress.js';
 
 interface Options {
@@ -19,7 +19,6 @@ interface Options {
   seconds: number;
   only?: string[];
   groups: number;
-  generator?: string;
   json: string;
 }
 
@@ -36,7 +35,6 @@ const options = new Command('bench')
   .option('--seconds <n>', 'length of a measurement', parseCount, 4)
   .option('--only <rows>', `rows to measure, of ${rowNames.join()}`, parseRows)
   .option('--groups <n>', 'groups of 1,000 devices', parseCount, 100)
-  .addOption(createGeneratorOption())
   .option('--json <file>', 'file for the results', 'bench-results.json')
   .parse()
   .opts<Options>();
@@ -51,12 +49,11 @@ function parseRows(text: string): string[] {
 async function main({ folder, mongod, closers }: Environment): Promise<void> {
   const { rounds, seconds } = options;
   const isSelected = (name: string) => options.only?.includes(name) ?? true;
-  const generator = await findGenerator(folder, options.generator);
   const key = randomBytes(16).toString('hex');
   const mqtt_port = await findFreePort();
   const service = await startService({ folder, uri: mongod.uri('bench'), key, mqtt_port });
   closers.push(service.stop);
-  const baseline = await startBaseline({ folder, uri: mongod.uri('bench') });
+  const baseline = await startBaseline({ folder, uri: mongod.uri('bench') }, 'baseline');
   closers.push(baseline.stop);
 
   const groups = Array.from({ length: options.groups }, (_, number) => ({ number, devices: devices_per_group }));
@@ -80,7 +77,7 @@ async function main({ folder, mongod, closers }: Environment): Promise<void> {
     });
   };
   const scenarios = createScenarios({ db, key, groups });
-  const measureOptions = { mongod_pid: mongod.pid, generator, rounds, seconds };
+  const measureOptions = { mongod_pid: mongod.pid, generator: httpGenerator, rounds, seconds };
   for (const name of scenarioNames.filter(isSelected))
     await attempt(name, async () => {
       results.push(await compareWithBaseline(name, scenarios[name], { service, baseline }, measureOptions));
@@ -88,7 +85,8 @@ async function main({ folder, mongod, closers }: Environment): Promise<void> {
   if (isSelected('mqtt'))
     await attempt('mqtt', async () => {
       const baseline_port = await findFreePort();
-      const broker = await startMqttBaseline({ folder, uri: mongod.uri('bench') }, baseline_port);
+      const settings = { folder, uri: mongod.uri('bench'), mqtt_port: baseline_port };
+      const broker = await startBaseline(settings, 'mqtt-baseline');
       closers.push(broker.stop);
       const servers = {
         service: { ...service, url: `mqtt://127.0.0.1:${mqtt_port}` },
@@ -102,11 +100,11 @@ async function main({ folder, mongod, closers }: Environment): Promise<void> {
   if (isSelected('memory') || isSelected('pause'))
     await attempt('memory and pause', async () => {
       const requests = await scenarios['list-json'].createRequests('stress');
-      limits.push(...(await measureLimits({ service, generator, requests, rounds, seconds })));
+      limits.push(...(await measureLimits({ service, generator: httpGenerator, requests, rounds, seconds })));
     });
   const sections = [formatComparisons(results), formatLimits(limits), ...failures.map((line) => `FAILED ${line}`)];
   console.log(sections.filter(Boolean).join('\n\n'));
-  const report = { generator: generator.name, processors: cpus().length, rounds, seconds, results, limits, failures };
+  const report = { processors: cpus().length, rounds, seconds, results, limits, failures };
   await writeFile(options.json, `${JSON.stringify(report, null, 2)}\n`);
   process.exitCode = failures.length === 0 ? 0 : 1;
 }

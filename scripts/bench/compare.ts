@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
+import { httpGenerator } from './autocannon.js';
 import { type Client, createClient, createGroups, deviceId, loadDevices, loadStreams } from './data.js';
-import { createGeneratorOption, type Environment, parseCheckout, parseCount, withEnvironment } from './environment.js';
-import { findGenerator } from './generator.js';
+import { type Environment, parseCheckout, parseCount, withEnvironment } from './environment.js';
 import { measureInTurns, medianSample, pairRatios } from './measure.js';
 import { printProgress } from './progress.js';
 import { formatRate, formatTable } from './report.js';
@@ -15,7 +15,6 @@ interface Options {
   seconds: number;
   only?: ScenarioName[];
   groups: number;
-  generator?: string;
   logOff?: true;
   measures?: true;
 }
@@ -48,7 +47,6 @@ const program = new Command('bench:compare')
   .option('--log-off', 'lets the event log of <old> stand still, to measure what it costs')
   .option('--measures', 'lets lists of <new> be filtered by three values of each stream')
   .option('--groups <n>', 'groups of 1,000 devices', parseCount, 100)
-  .addOption(createGeneratorOption())
   .parse();
 
 function parseRows(text: string): ScenarioName[] {
@@ -60,8 +58,7 @@ function parseRows(text: string): ScenarioName[] {
 }
 
 async function main(environment: Environment): Promise<void> {
-  const { rounds, seconds, only, generator: requestedGenerator, groups, logOff, measures } = program.opts<Options>();
-  const generator = await findGenerator(environment.folder, requestedGenerator);
+  const { rounds, seconds, only, groups, logOff, measures } = program.opts<Options>();
   const [oldCheckout = '', newCheckout = ''] = program.processedArgs as string[];
   const services = {
     old: await startCheckout(environment, 'old', oldCheckout, groups),
@@ -69,7 +66,7 @@ async function main(environment: Environment): Promise<void> {
   };
   if (measures) await declareMeasures(services.new.client);
   if (logOff) await stopEventLog(environment.mongod.db('compare-old'));
-  const measureOptions = { mongod_pid: environment.mongod.pid, generator, rounds, seconds };
+  const measureOptions = { mongod_pid: environment.mongod.pid, generator: httpGenerator, rounds, seconds };
   const table = [header];
   const failures: string[] = [];
   for (const name of scenarioNames.filter((candidate) => only?.includes(candidate) ?? true)) {
@@ -95,7 +92,7 @@ async function main(environment: Environment): Promise<void> {
       printProgress(failures.at(-1) ?? '');
     }
   }
-  const summary = `${generator.name}, ${rounds} rounds of ${seconds} s; medians; ratio: new / old`;
+  const summary = `${rounds} rounds of ${seconds} s; medians; ratio: new / old`;
   console.log([summary, formatTable(table), ...failures].filter(Boolean).join('\n\n'));
   process.exitCode = failures.length === 0 ? 0 : 1;
 }

@@ -23,7 +23,7 @@ export interface Group {
   devices: number;
 }
 
-interface LoadOptions {
+export interface LoadOptions {
   client: Client;
   db: mongo.Db;
   groups: readonly Group[];

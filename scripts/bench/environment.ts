@@ -2,7 +2,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { InvalidArgumentError, Option } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { type Mongod, startMongod } from './mongod.js';
 import { printProgress } from './progress.js';
 
@@ -26,11 +26,6 @@ export function parseCheckout(directory: string): string {
   if (!existsSync(join(directory, 'dist/src/main.js')))
     throw new InvalidArgumentError(`there is no dist/src/main.js in ${resolve(directory)}: run npm run build there.`);
   return resolve(directory);
-}
-
-/** Creates the option that selects the load generator. */
-export function createGeneratorOption(): Option {
-  return new Option('--generator <name>', 'default: wrk if it is on PATH').choices(['wrk', 'autocannon']);
 }
 
 /** Runs `work` on a temporary database and removes everything afterwards. */

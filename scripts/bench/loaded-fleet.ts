@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { mongo } from 'mongoose';
-import { type Client, createClient, createGroups, loadDevices } from './data.js';
+import { type Client, createClient, createGroups, type LoadOptions, loadDevices } from './data.js';
 import type { Environment } from './environment.js';
 import { readCpuSeconds } from './process.js';
 import { type Server, startService } from './server.js';
@@ -14,15 +14,20 @@ export interface Fleet {
   mongod_pid: number;
 }
 
+interface FleetOptions extends Pick<LoadOptions, 'fieldsOf'> {
+  mqtt_port?: number;
+  checkout?: string;
+}
+
 /**
  * Starts the service on a database of its own, and fills groups with devices.
- * @param name of the database @param options of the service
+ * @param name of the database
  */
 export async function startFleet(
   { folder, mongod, closers }: Environment,
   name: string,
   groups: readonly { number: number; devices: number }[],
-  options: { mqtt_port?: number; checkout?: string } = {},
+  { fieldsOf, ...options }: FleetOptions = {},
 ): Promise<Fleet> {
   const key = randomBytes(16).toString('hex');
   const service = await startService({ folder, uri: mongod.uri(name), key, ...options });
@@ -30,7 +35,7 @@ export async function startFleet(
   const client = createClient(service.url, key);
   const db = mongod.db(name);
   await createGroups(client, groups);
-  await loadDevices({ client, db, groups });
+  await loadDevices({ client, db, groups, ...(fieldsOf && { fieldsOf }) });
   return { db, service, client, key, mongod_pid: mongod.pid };
 }
 

@@ -1,24 +1,20 @@
-import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
-import { createClient, createGroups, type Group, groupId, loadDevices, waitUntilLogged } from './data.js';
-import { createGeneratorOption, type Environment, parseCount, withEnvironment } from './environment.js';
-import { findGenerator } from './generator.js';
+import { httpGenerator } from './autocannon.js';
+import { groupId, waitUntilLogged } from './data.js';
+import { type Environment, parseCount, withEnvironment } from './environment.js';
+import { type Fleet, startFleet } from './loaded-fleet.js';
 import { median } from './measure.js';
 import { printProgress } from './progress.js';
 import { formatTable } from './report.js';
-import { type Server, startService } from './server.js';
 
 interface Options {
   devices: number;
   rounds: number;
   seconds: number;
-  generator?: string;
 }
 
-/** A service whose database contains a fleet of a certain size. */
-interface Fleet {
+interface SizedFleet extends Fleet {
   devices: number;
-  service: Server;
 }
 
 /** A list that is measured in fleets of different sizes. */
@@ -43,7 +39,6 @@ const options = new Command('bench:scale')
   .option('--devices <n>', 'devices of the large fleet', parseCount, 1_000_000)
   .option('--rounds <n>', 'measurements of each fleet per list', parseCount, 5)
   .option('--seconds <n>', 'length of a measurement', parseCount, 3)
-  .addOption(createGeneratorOption())
   .parse()
   .opts<Options>();
 
@@ -80,30 +75,29 @@ const counts: readonly { by: string; goal_ms: number }[] = [
 ];
 
 async function main(environment: Environment): Promise<void> {
-  const key = randomBytes(16).toString('hex');
-  const generator = await findGenerator(environment.folder, options.generator);
-  const fleets: Fleet[] = [];
-  for (const devices of [small_fleet, options.devices]) fleets.push(await startFleet(environment, key, devices));
-  const measure = async ({ url }: Server, path: string, seconds: number, usedKey = key) => {
-    const requests = { method: 'GET', headers: { 'service.apikey': usedKey }, paths: [path] } as const;
-    const { p50_ms, failed } = await generator.run({ url, requests, connections: 1, seconds });
+  const small = await startFleetOf(environment, small_fleet);
+  const large = await startFleetOf(environment, options.devices);
+  const fleets = [small, large];
+  const measure = async ({ service, key }: Pick<Fleet, 'service' | 'key'>, path: string, seconds: number) => {
+    const requests = { method: 'GET', headers: { 'service.apikey': key }, paths: [path] } as const;
+    const { p50_ms, failed } = await httpGenerator.run({ url: service.url, requests, connections: 1, seconds });
     if (failed > 0) throw new Error(`${failed} requests for ${path} failed`);
     return p50_ms;
   };
   const table = [['first 20 and total of', ...fleets.map(({ devices }) => `of ${devices} devices`), 'ratio', 'goal']];
   for (const { description, path, expectedTotal } of lists) {
     const samples_ms: number[][] = fleets.map(() => []);
-    for (const { devices, service } of fleets) {
-      const { total_documents } = await createClient(service.url, key).send('GET', path);
-      if (total_documents !== expectedTotal(devices))
-        throw new Error(`${path} has the total ${total_documents} in a fleet of ${devices}`);
-      await measure(service, path, 1);
+    for (const fleet of fleets) {
+      const { total_documents } = await fleet.client.send('GET', path);
+      if (total_documents !== expectedTotal(fleet.devices))
+        throw new Error(`${path} has the total ${total_documents} in a fleet of ${fleet.devices}`);
+      await measure(fleet, path, 1);
     }
     for (let round = 1; round <= options.rounds; round++) {
-      for (const [index, { devices, service }] of fleets.entries()) {
-        const time_ms = await measure(service, path, options.seconds);
+      for (const [index, fleet] of fleets.entries()) {
+        const time_ms = await measure(fleet, path, options.seconds);
         samples_ms[index]?.push(time_ms);
-        printProgress(`${description}, ${round}/${options.rounds}, ${devices} devices: ${time_ms.toFixed(2)} ms`);
+        printProgress(`${description}, ${round}/${options.rounds}, ${fleet.devices} devices: ${time_ms.toFixed(2)} ms`);
       }
     }
     table.push([description, ...formatTimes(samples_ms)]);
@@ -113,8 +107,7 @@ async function main(environment: Environment): Promise<void> {
   console.log(formatTable(await measureCounts()));
 
   async function measureCounts(): Promise<string[][]> {
-    const { devices, service } = fleets.at(-1) as Fleet;
-    const client = createClient(service.url, key);
+    const { devices, client } = large;
     const rows = [[`of ${devices} devices, counts by`, 'time', 'goal']];
     for (const { by, goal_ms } of counts) {
       const samples_ms: number[] = [];
@@ -131,17 +124,17 @@ async function main(environment: Environment): Promise<void> {
   }
 
   async function measureLimitedKey(): Promise<string[][]> {
-    const { devices, service } = fleets.at(-1) as Fleet;
+    const { devices, service, client } = large;
     const body = { username: 'bench', scope: 'read', id_group: groupId(2) };
-    const { details } = await createClient(service.url, key).send('POST', '/apikeys/', body);
-    const limitedKey = (details as { key: string }).key;
+    const { details } = await client.send('POST', '/apikeys/', body);
+    const limited = { service, key: (details as { key: string }).key };
     const rows = [[`of ${devices} devices`, 'unlimited', `limited to ${tenthOf(devices)}`, 'ratio', 'goal']];
     for (const query of limitedQueries(devices)) {
       const path = `/devices/?max=20&${query}`;
       const samples_ms: number[][] = [[], []];
       for (let round = 0; round <= options.rounds; round++)
-        for (const [index, usedKey] of [key, limitedKey].entries()) {
-          const time_ms = await measure(service, path, round === 0 ? 1 : options.seconds, usedKey);
+        for (const [index, access] of [large, limited].entries()) {
+          const time_ms = await measure(access, path, round === 0 ? 1 : options.seconds);
           if (round > 0) samples_ms[index]?.push(time_ms);
         }
       rows.push([query === '' ? 'no filter' : query, ...formatTimes(samples_ms)]);
@@ -166,17 +159,12 @@ const connected = {
 };
 
 /** Starts a service on its own database with a fleet of `devices`. */
-async function startFleet({ folder, mongod, closers }: Environment, key: string, devices: number): Promise<Fleet> {
-  const database = `bench-${devices}`;
-  const service = await startService({ folder, uri: mongod.uri(database), key });
-  closers.push(service.stop);
-  const client = createClient(service.url, key);
-  const groups: Group[] = [
+async function startFleetOf(environment: Environment, devices: number): Promise<SizedFleet> {
+  const groups = [
     { number: 0, devices: small_group },
     { number: 1, devices: devices - small_group - tenthOf(devices) },
     { number: 2, devices: tenthOf(devices) },
   ];
-  await createGroups(client, groups);
   const startedAt = performance.now();
   const fieldsOf = (position: number) => ({
     created_at: first_created_at + position,
@@ -184,13 +172,12 @@ async function startFleet({ folder, mongod, closers }: Environment, key: string,
     firmware: `2.${3 + (position % 5)}.0`,
     ...(position % 2 === 1 && connected),
   });
-  const db = mongod.db(database);
-  await loadDevices({ client, db, groups, fieldsOf });
-  await waitUntilLogged(db);
+  const fleet = await startFleet(environment, `bench-${devices}`, groups, { fieldsOf });
+  await waitUntilLogged(fleet.db);
   // the checkpoint of what was loaded
-  await db.admin().command({ fsync: 1 });
+  await fleet.db.admin().command({ fsync: 1 });
   printProgress(`loaded ${devices} devices in ${Math.round((performance.now() - startedAt) / 1000)} s`);
-  return { devices, service };
+  return { ...fleet, devices };
 }
 
 await withEnvironment(main);

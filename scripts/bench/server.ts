@@ -32,29 +32,17 @@ export async function startService({ folder, uri, key, checkout = '.', mqtt_port
   return startServiceProcess({ cwd: checkout, env: { PATH, HOME, ...settings }, logFile, timeout_ms });
 }
 
-/** Starts the bare HTTP server of baseline.ts. */
-export async function startBaseline({ folder, uri }: Pick<Options, 'folder' | 'uri'>): Promise<Server> {
-  const { PATH, HOME } = process.env;
-  return startServiceProcess({
-    entry: 'dist/scripts/bench/baseline.js',
-    env: { PATH, HOME, MONGODB_URI: uri },
-    readyPath: '/',
-    logFile: await createLogFile(folder, 'baseline'),
-    timeout_ms,
-  });
-}
-
-/** Starts the bare MQTT broker of mqtt-baseline.ts. */
-export async function startMqttBaseline(
-  { folder, uri }: Pick<Options, 'folder' | 'uri'>,
-  mqtt_port: number,
+/** Starts the bare HTTP server of baseline.ts, or the bare MQTT broker of mqtt-baseline.ts. */
+export async function startBaseline(
+  { folder, uri, mqtt_port = 0 }: Pick<Options, 'folder' | 'uri' | 'mqtt_port'>,
+  program: 'baseline' | 'mqtt-baseline',
 ): Promise<Server> {
   const { PATH, HOME } = process.env;
   return startServiceProcess({
-    entry: 'dist/scripts/bench/mqtt-baseline.js',
+    entry: `dist/scripts/bench/${program}.js`,
     env: { PATH, HOME, MONGODB_URI: uri, MQTT_PORT: String(mqtt_port) },
     readyPath: '/',
-    logFile: await createLogFile(folder, 'mqtt-baseline'),
+    logFile: await createLogFile(folder, program),
     timeout_ms,
   });
 }
