@@ -1,20 +1,27 @@
+import { insertIntoFreeSlot } from '../db/free-slot.js';
+import { AppError } from '../errors.js';
 import { createSelection, toBulkAnswer } from '../http/bulk-endpoints.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { countEndpoint } from '../http/count-endpoint.js';
 import { createListing } from '../http/list-request.js';
 import { resourceEndpoints } from '../http/resource-endpoints.js';
+import type { OperationContext } from '../objects/context.js';
 import { listResources } from '../objects/lists.js';
-import { assertExists } from '../objects/resources.js';
+import { findOwnedBeside } from '../objects/owned-objects.js';
+import type { Bson } from '../objects/page.js';
+import { assertExists, showResource } from '../objects/resources.js';
+import { createResource } from '../objects/write/create.js';
 import { alarmId } from '../resources/alarm.js';
+import { max_rules } from '../resources/alarm-rule.js';
 import { alarm, alarmrule, device } from '../resources/index.js';
 import { text } from '../schema/fields/text.js';
-import { withDocumentation } from '../schema/fields.js';
+import { type Values, withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
+import { getId } from '../serialize/bson.js';
 import { parseAlarmUpdate, showAlarm, updateAlarm, updateMatchingAlarms } from './alarms.js';
 import type { RuleSets } from './rule-sets.js';
-import { createRule, showRule } from './rules.js';
 
 const onePath = '/alarms/{alarm_id}/';
 const ofAlarm = { alarm_id: withDocumentation(text(36), { about: 'The `id` of the alarm.', example: alarmId }) };
@@ -123,4 +130,22 @@ function alarmOperations(): Endpoint[] {
       },
     },
   ];
+}
+
+/**
+ * Creates a rule in a free slot of the account. @returns its identifier
+ * @throws AppError invalid (4003), also beyond `max_rules`
+ */
+async function createRule(ctx: OperationContext, values: Values): Promise<string> {
+  const insert = (slot: number) => createResource(ctx, alarmrule, { ...values, slot });
+  const rules = ctx.store.db.collection(alarmrule.plural);
+  return insertIntoFreeSlot(rules, { account: ctx.account }, 'alarm rules of an account', insert, max_rules);
+}
+
+/** Shows a rule, unless it is about what is beside the limit of the key. @throws AppError notFound (4041) */
+async function showRule(ctx: OperationContext, id: string): Promise<Bson> {
+  const document = await showResource(ctx, alarmrule, id);
+  const _id = getId(document, '_id');
+  if ((await findOwnedBeside(ctx, alarmrule)).some((beside) => beside.equals(_id))) throw new AppError('notFound');
+  return document;
 }

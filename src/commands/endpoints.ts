@@ -1,11 +1,14 @@
+import { read_limit_ms } from '../db/database.js';
+import { findRaw } from '../db/raw-find.js';
 import { createSelection, toBulkAnswer } from '../http/bulk-endpoints.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
 import type { SendFeed } from '../http/live/send-feed.js';
 import type { Tail } from '../http/live/tail.js';
 import { applyToMatches } from '../objects/bulk/apply-to-matches.js';
+import type { OperationContext } from '../objects/context.js';
 import { listChildren } from '../objects/lists.js';
-import type { Page } from '../objects/page.js';
+import type { Bson, Page } from '../objects/page.js';
 import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { commandId } from '../resources/command.js';
 import { command, device } from '../resources/index.js';
@@ -15,10 +18,17 @@ import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import type { CommandMetrics, MarkSent } from './delivery.js';
 import { openCommandFeed } from './feed.js';
-import { fetchQueued } from './fetch.js';
 import { queueCommands } from './many.js';
 import { commandResult, parseCommand, parseResult } from './parse.js';
-import { createCommand, findCommand, finishCommand, loadCommand } from './store.js';
+import {
+  applyTransitions,
+  commandsOf,
+  createCommand,
+  findCommand,
+  finishCommand,
+  loadCommand,
+  toRef,
+} from './store.js';
 import type { CommandEntry } from './tail.js';
 
 export interface CommandDeps {
@@ -181,3 +191,29 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
 }
 
 const matching = createSelection(device);
+
+/** Hands the queued commands of a device out to it, oldest first: they are sent from then on (reference/commands.md#over-http). */
+async function fetchQueued(
+  ctx: OperationContext,
+  id: string,
+  asked: ListRequest,
+  metrics: CommandMetrics,
+): Promise<Page> {
+  const request = {
+    ...asked,
+    filter: { ...asked.filter, expires_at: { $gt: ctx.now } },
+    sort: { ...asked.sort, direction: 1 },
+  } as const;
+  const page = await listChildren(ctx, command, request, { parent: device, field: 'device', id });
+  const queued: Bson[] = [];
+  for await (const batch of page.batches) queued.push(...batch);
+  const refs = queued.map(toRef);
+  metrics.entered('sent', await applyTransitions(ctx.store.db, refs, 'sent', ctx));
+  const isSent = { _id: { $in: refs.map(({ _id }) => _id) }, status: 'sent' };
+  return { ...page, batches: readSent(ctx, isSent) };
+}
+
+/** Reads commands as they are now, in the order of the list. */
+async function* readSent({ store }: OperationContext, filter: object): AsyncGenerator<readonly Bson[]> {
+  yield* findRaw(commandsOf(store.db), { filter, sort: { _id: 1 }, maxTimeMS: read_limit_ms }).batches;
+}

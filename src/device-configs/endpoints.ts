@@ -1,24 +1,28 @@
 import { findDesiredConfigs } from '../device-state/changes.js';
 import { type ChangeState, findState } from '../device-state/store.js';
 import { takeShare } from '../http/admission.js';
+import { createSelection, toBulkAnswer } from '../http/bulk-endpoints.js';
 import { parseRange } from '../http/byte-range.js';
 import type { Endpoint, RequestContext } from '../http/context.js';
 import { isNotModified } from '../http/entity-tags.js';
 import { createListing } from '../http/list-request.js';
 import { parseExplicitFormat } from '../http/negotiate.js';
 import { createShares } from '../lib/shares.js';
+import { applyToMatches } from '../objects/bulk/apply-to-matches.js';
 import type { OperationContext } from '../objects/context.js';
 import { listChildren } from '../objects/lists.js';
 import type { Bson, Page } from '../objects/page.js';
 import { device, deviceconfig } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { describeBody } from '../schema/openapi/bodies.js';
+import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { getString } from '../serialize/bson.js';
-import { createConfigCounts } from './count-endpoint.js';
-import { desiredConfigEndpoints } from './desired-endpoints.js';
-import { manyConfigEndpoints } from './many-endpoints.js';
-import { createConfig, findConfig, loadConfig } from './store.js';
+import { formatContentName, saveContent } from './contents.js';
+import { createConfigCounts } from './counts.js';
+import { describeDesired, desiredConfigEndpoints, parseVersion } from './desired-endpoints.js';
+import { selectConfigs, storeConfigs } from './many.js';
+import { createConfig, describeFile, findConfig, loadConfig } from './store.js';
 
 const limit_bytes = 16 * 1024 * 1024;
 /** Bytes of files that are being sent: each is in memory until its client has read it. */
@@ -161,4 +165,47 @@ function appendMark(bson: Bson): Bson {
   const marked = Buffer.concat([bson.subarray(0, -1), mark]);
   marked.writeInt32LE(marked.length);
   return marked;
+}
+
+/** Creates the endpoints that give a file to many devices (reference/device-configs.md#many-devices). */
+function manyConfigEndpoints(limit_bytes: number): Endpoint[] {
+  const { name, version } = deviceconfig.fields;
+  const { operation, parse, details } = createSelection(device);
+  const shared = { ...operation, tag: 'deviceconfigs' } as const;
+  return [
+    {
+      ...shared,
+      operationId: 'createManyDeviceConfigs',
+      method: 'post',
+      path: '/devices/deviceconfigs/',
+      summary: 'Store a version of a configuration file for all devices that match',
+      description: 'Takes at least one filter. Stores nothing unless `confirm` is the number of matches.',
+      body: { schema: describeBody(deviceconfig, false), updating: false, limit_bytes },
+      result: { kind: 'status', success: 'created', message: 'Device_configs created', details },
+      async handle(ctx) {
+        const request = parse(ctx.query, ctx.now);
+        const { file: base64, ...fields } = parseFields(deviceconfig, ctx.body);
+        const { file, ...described } = describeFile(String(base64));
+        const shared_content = formatContentName(ctx.account, file);
+        if (request.params.confirm !== undefined) await saveContent(ctx, shared_content, file);
+        const values = { ...fields, ...described, shared_content };
+        return toBulkAnswer(await applyToMatches(ctx, device, { request, values, action: storeConfigs }));
+      },
+    },
+    {
+      ...shared,
+      operationId: 'updateManyDesiredDeviceConfigs',
+      method: 'put',
+      path: '/devices/deviceconfigs/{file_name}/desired/',
+      ...(name && { pathParameters: { file_name: name.type } }),
+      summary: 'Say which version of a configuration file all devices that match shall have',
+      body: { schema: describeDesired(version?.type), updating: true, limit_bytes: body_limit_bytes },
+      result: { kind: 'status', success: 'updated', message: 'state updated', details },
+      async handle(ctx) {
+        const request = parse(ctx.query, ctx.now);
+        const values = { name: ctx.path.file_name ?? '', version: parseVersion(ctx.body) };
+        return toBulkAnswer(await applyToMatches(ctx, device, { request, values, action: selectConfigs }));
+      },
+    },
+  ];
 }

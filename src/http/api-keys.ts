@@ -1,5 +1,5 @@
 import { checkLimit, issueKey, type Keyring, type NewKey, revokeKey } from '../objects/api-keys.js';
-import { apiKeyId } from '../resources/api-key.js';
+import { apiKeyId, limitCollections } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { text } from '../schema/fields/text.js';
@@ -77,4 +77,49 @@ export function parseKey(body: Values, now: number): Omit<NewKey, 'account'> {
     if (typeof expires_at === 'number' && expires_at <= now) faults.expires_at ??= 'must not be in the past';
   });
   return values as unknown as Omit<NewKey, 'account'>;
+}
+
+const { fields, readOnly, example } = apikey;
+
+const self = describeClosed(
+  'Self',
+  'The key of the request.',
+  {
+    account: { type: 'string', description: 'Account of the key.', examples: ['demo'] },
+    username: fields.username?.type.schema,
+    scope: fields.scope?.type.schema,
+    ...Object.fromEntries([...limitCollections.keys()].map((field) => [field, fields[field]?.type.schema])),
+    expires_at: fields.expires_at?.type.schema,
+    id: readOnly.id?.type.schema,
+  },
+  {
+    required: ['account', 'username', 'scope'],
+    examples: [{ account: 'demo', username: example.username, scope: example.scope, id: apiKeyId }],
+    xml: { name: 'response' },
+  },
+);
+
+/** Creates the endpoint that shows the key of the request (reference/access.md#api-keys). */
+export function selfEndpoints(): Endpoint[] {
+  return [
+    {
+      operationId: 'getSelf',
+      method: 'get',
+      path: '/self/',
+      tag: 'apikeys',
+      summary: 'Show the account, user, scope and limit of the key that asks',
+      scope: 'any',
+      result: { kind: 'plain', schema: self },
+      handle: ({ principal: { account, user, scope, limit, expires_at, key_id } }) => ({
+        details: {
+          account,
+          username: user,
+          scope,
+          ...(limit && { [limit.field]: limit.id_developer }),
+          expires_at,
+          id: key_id,
+        },
+      }),
+    },
+  ];
 }

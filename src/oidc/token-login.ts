@@ -3,12 +3,16 @@ import { type JWTPayload, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import type { Config } from '../config.js';
 import type { Database, Log } from '../db/database.js';
-import { AppError } from '../errors.js';
+import { AppError, createFieldErrors } from '../errors.js';
 import type { TokenLogin } from '../http/authenticate.js';
 import { createShares } from '../lib/shares.js';
-import { hasKeys, type Principal, resolveLimit } from '../objects/api-keys.js';
+import { checkLimit, hasKeys, type NewKey, type Principal, resolveLimit } from '../objects/api-keys.js';
+import { isAccountName, limitCollections } from '../resources/api-key.js';
+import { apikey } from '../resources/index.js';
 import { parseDataPath, readPath } from '../schema/data-path.js';
-import { parseClaim } from './claim.js';
+import { isPlainObject, parseMembers } from '../schema/fields/object.js';
+import { textMatching } from '../schema/fields/text.js';
+import { type Fields, required } from '../schema/fields.js';
 import { openIssuerKeys } from './issuer-keys.js';
 
 const algorithms = ['RS256', 'PS256', 'ES256', 'EdDSA'];
@@ -82,4 +86,23 @@ export function openTokenLogin(
 
 function createRefusal(claim: string): AppError {
   return new AppError('forbidden', {}, { logged: { claim } });
+}
+
+/** The user that the claim of a token describes (reference/access.md#sign-in-with-openid-connect). */
+type Claim = Omit<NewKey, 'description' | 'expires_at'>;
+
+const shared = ['username', 'scope', ...limitCollections.keys()];
+const fields: Fields = {
+  account: required(textMatching(60, isAccountName, 'the name of an account')),
+  ...Object.fromEntries(Object.entries(apikey.fields).filter(([name]) => shared.includes(name))),
+};
+
+/** Parses an object, or an array of one. Members that are not declared make it malformed: one may be a misspelt limit. */
+function parseClaim(value: unknown): Claim | undefined {
+  const claim: unknown = Array.isArray(value) && value.length === 1 ? value[0] : value;
+  if (!isPlainObject(claim)) return undefined;
+  const faults = createFieldErrors();
+  const parsed = parseMembers(fields, claim, '', faults);
+  checkLimit(parsed, faults);
+  return Object.keys(faults).length === 0 ? (parsed as unknown as Claim) : undefined;
 }
