@@ -242,23 +242,7 @@ export function createApp(deps: AppDeps): App {
       checkHost,
       cors.preflight,
       servePublicRoutes([...healthRoutes(isReady, metrics), ...docsRoutes(buildDocument)]),
-      ...(deps.console_dir === undefined
-        ? []
-        : [
-            serveConsole({
-              dir: deps.console_dir,
-              public_url: config.public_url,
-              tiles_url: config.console_tiles_url,
-              mqtt_port: config.mqtt_port,
-              mqtts_port: config.mqtts_port,
-              oidc: {
-                issuer: config.oidc_issuer,
-                client_id: config.oidc_client_id,
-                scope: config.oidc_scope,
-                claim: config.oidc_claim,
-              },
-            }),
-          ]),
+      ...(deps.console_dir === undefined ? [] : [serveConsole(deps.console_dir, config)]),
     ),
   );
   app.use(

@@ -1,25 +1,13 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import type { Request, RequestHandler, Response } from 'express';
+import type { Config } from '../config.js';
 import { AppError } from '../errors.js';
 import { chain } from './chain.js';
 import { type Compressed, sendCompressed } from './encoded-body.js';
 import { isHtmlPreferred } from './negotiate.js';
 import { allowGetOnly } from './public-routes.js';
 import { createStrictCsp } from './security-headers.js';
-
-export interface ConsoleOptions {
-  /** The built console: `index.html` and `files/`. */
-  dir: string;
-  public_url: string;
-  /** Template of map tiles on another server. */
-  tiles_url: string | undefined;
-  /** Ports of the broker, without and with TLS; undefined: there is none. */
-  mqtt_port: number | undefined;
-  mqtts_port: number | undefined;
-  /** The issuer at which users can sign in; with it, client and claim are set. */
-  oidc: Readonly<Record<'issuer' | 'client_id' | 'scope' | 'claim', string | undefined>>;
-}
 
 interface Asset {
   /** As the name of a file ends. */
@@ -34,13 +22,15 @@ const mount = '/console';
 /**
  * Serves the web console below `/console/`, and at `/` to browsers (reference/configuration.md#console). Without a built
  * console, as after `tsc` alone, browsers get a page that links to `/docs/`.
+ * @param dir has `index.html` and `files/`
  */
-export function serveConsole(options: ConsoleOptions): RequestHandler {
-  const prefix = new URL(options.public_url).pathname.replace(/\/$/, '');
-  const assets = readAssets(join(options.dir, 'files'));
-  const page: Asset = { type: 'html', body: Buffer.from(buildPage(options, prefix)), compressed: {} };
+export function serveConsole(dir: string, config: Config): RequestHandler {
+  const prefix = new URL(config.public_url).pathname.replace(/\/$/, '');
+  const assets = readAssets(join(dir, 'files'));
+  const page: Asset = { type: 'html', body: Buffer.from(buildPage(dir, config, prefix)), compressed: {} };
   const originOf = (url: string | undefined) => (url === undefined ? [] : [new URL(url).origin]);
-  const csp = createStrictCsp({ images: originOf(options.tiles_url), connections: originOf(options.oidc.issuer) });
+  const sources = { images: originOf(config.console_tiles_url), connections: originOf(config.oidc_issuer) };
+  const csp = createStrictCsp(sources);
   const sendPage = chain(csp, (request, response) => send(request, response, page, 'no-cache'));
   return (request, response, next) => {
     const { path } = request;
@@ -76,18 +66,18 @@ function readAssets(dir: string): ReadonlyMap<string, Asset> {
 }
 
 /** The page with the address of its files and its settings, or the start page where no console was built. */
-function buildPage({ dir, tiles_url = '', mqtt_port, mqtts_port, oidc }: ConsoleOptions, prefix: string): string {
+function buildPage(dir: string, config: Config, prefix: string): string {
   const file = join(dir, 'index.html');
   if (!existsSync(file)) return startPage(prefix);
   const settings = {
     prefix,
-    tiles: tiles_url,
-    'mqtt-port': String(mqtt_port ?? ''),
-    'mqtts-port': String(mqtts_port ?? ''),
-    'oidc-issuer': oidc.issuer ?? '',
-    'oidc-client-id': oidc.client_id ?? '',
-    'oidc-scope': oidc.scope ?? '',
-    'oidc-claim': oidc.claim ?? '',
+    tiles: config.console_tiles_url ?? '',
+    'mqtt-port': String(config.mqtt_port ?? ''),
+    'mqtts-port': String(config.mqtts_port ?? ''),
+    'oidc-issuer': config.oidc_issuer ?? '',
+    'oidc-client-id': config.oidc_client_id ?? '',
+    'oidc-scope': config.oidc_scope ?? '',
+    'oidc-claim': config.oidc_claim ?? '',
   };
   return Object.entries(settings).reduce(
     (filled, [name, value]) =>
