@@ -5,17 +5,18 @@ const { MongoBulkWriteError, MongoError, MongoNetworkError, MongoNetworkTimeoutE
   mongoose.mongo;
 
 /**
- * Converts an error of the driver: a duplicate key to 4003 with the field that is taken, everything else to 5031.
- * @returns undefined for other errors
+ * Converts any error to that of an answer: of the driver a duplicate key to 4003 with the field that is taken, everything
+ * else to 5031, and what nobody expected to 5032.
  */
-export function toAppError(error: unknown): AppError | undefined {
+export function toAppError(error: unknown): AppError {
+  if (error instanceof AppError) return error;
   if (error instanceof MongoServerError && error.code === 11000) {
     const path = Object.keys(error.keyPattern ?? {}).at(-1) ?? 'name';
     return new AppError('invalid', takenErrors[path] ?? { [path]: takenMessage });
   }
   if (error instanceof MongoError || error instanceof mongoose.Error)
     return new AppError('database', {}, { cause: error });
-  return undefined;
+  return new AppError('exception', { message: 'the service failed; its log has the request id' }, { cause: error });
 }
 
 export const takenMessage = 'is taken';
@@ -71,7 +72,8 @@ export function findDuplicates<T>(writes: readonly T[], error: unknown): T[] {
   return writes.filter((_write, index) => places.has(index));
 }
 
-function failedPlacesOf({ writeErrors }: mongo.MongoBulkWriteError): ReadonlySet<number> {
+/** Finds the places of the writes of a bulk write that failed. */
+export function failedPlacesOf({ writeErrors }: mongo.MongoBulkWriteError): ReadonlySet<number> {
   return new Set([writeErrors].flat().map(({ index }) => index));
 }
 

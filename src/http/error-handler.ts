@@ -1,7 +1,7 @@
 import type { ErrorRequestHandler } from 'express';
 import type { Log } from '../db/database.js';
 import { toAppError } from '../db/driver-errors.js';
-import { AppError, failures } from '../errors.js';
+import { type AppError, failures } from '../errors.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { isPermitted } from '../schema/operation.js';
 import { redactUrl } from './access-log.js';
@@ -18,7 +18,7 @@ export function errorHandler(log: Log, findClient: FindClient): ErrorRequestHand
   const logRefusal = createRateLimitedLog(log);
   return (error: unknown, request, response, _next) => {
     if (response.destroyed) return;
-    const appError = asAppError(error);
+    const appError = toAppError(error);
     const { code, status, message } = failures[appError.failure];
     const locals = localsOf(response);
     const { request_id } = locals;
@@ -90,12 +90,4 @@ function nameFields({ failure, details }: AppError): Locals['cause'] {
   if (failure !== 'invalid' && failure !== 'badParameter') return undefined;
   const names = Object.keys(details).slice(0, max_fields);
   return { fields: names.map((name) => name.slice(0, max_name_length)) };
-}
-
-function asAppError(error: unknown): AppError {
-  if (error instanceof AppError) return error;
-  return (
-    toAppError(error) ??
-    new AppError('exception', { message: 'the service failed; its log has the request id' }, { cause: error })
-  );
 }

@@ -1,4 +1,5 @@
 import type { Log } from '../db/database.js';
+import { toAppError } from '../db/driver-errors.js';
 import { AppError, failures } from '../errors.js';
 import { callerOf } from '../http/admission.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
@@ -24,7 +25,6 @@ import {
   type LineOutcome,
   parseItem,
   resourceNames,
-  toLineError,
 } from './import-line.js';
 import { type ImportLine, readLines } from './read-lines.js';
 import { import_memory_bytes, runImport } from './run-import.js';
@@ -146,7 +146,7 @@ async function serveImport(
       const { items, keys } = parseStreamLines(ctx.account, options, contents);
       return await locks(keys, () => handleStreams(ctx, items));
     } catch (error) {
-      const failed = toLineError(error);
+      const failed = toAppError(error);
       const { status, code, message } = failures[failed.failure];
       const { line } = first;
       if (status === 503) logFailure(message, { request_id: ctx.request_id, code, line, err: failed.cause ?? failed });

@@ -1,4 +1,4 @@
-import { isDuplicate, toAppError } from '../db/driver-errors.js';
+import { isDuplicate } from '../db/driver-errors.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { LockKeys } from '../lib/keyed-mutex.js';
 import type { OperationContext } from '../objects/context.js';
@@ -194,11 +194,4 @@ export const itemsInDatabase: ItemActions<Bson> = {
 function withLineId(ctx: OperationContext, stored: Bson, line: number): OperationContext {
   if (getString(stored, 'last_request_id') !== ctx.request_id) return ctx;
   return { ...ctx, request_id: `${ctx.request_id}/${line}` };
-}
-
-/** The error to report for a line. */
-export function toLineError(error: unknown): AppError {
-  if (error instanceof AppError) return error;
-  const message = 'the service failed; its log has the request id';
-  return toAppError(error) ?? new AppError('exception', { message }, { cause: error });
 }

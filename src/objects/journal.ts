@@ -45,7 +45,7 @@ export async function saveRoot(journal: Collection, root: JournalRoot, session?:
 }
 
 /** Values of an update pipeline that are not to be read as expressions. */
-function toLiterals(fields: object): object {
+export function toLiterals(fields: object): object {
   return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, { $literal: value }]));
 }
 

@@ -2,6 +2,7 @@ import type { Collection, Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { findMany, findOne } from '../db/raw-find.js';
 import { eventsOf } from '../events/store.js';
+import { toLiterals } from '../objects/journal.js';
 import type { StoredEvent } from '../resources/event.js';
 import { delivery, webhookretry, webhookstate } from '../resources/index.js';
 import type { TextMessage } from './message.js';
@@ -127,7 +128,7 @@ export async function recordAttempt(
   // any success counts, and the failures of a run
   const failing = isDelivered ? '$$REMOVE' : progress && { $ifNull: ['$failing_since', attempt.at] };
   const set = {
-    ...literals(owner),
+    ...toLiterals(owner),
     attempts: { $add: [{ $ifNull: ['$attempts', 0] }, 1] },
     ...(failing !== undefined && { failing_since: failing }),
     ...progress?.step,
@@ -145,10 +146,6 @@ export async function recordAttempt(
       { upsert: true, writeConcern: { w: 1 } },
     );
   return state.failing_since;
-}
-
-function literals(fields: object): object {
-  return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, { $literal: value }]));
 }
 
 /** Schedules another attempt of a run, durably. */

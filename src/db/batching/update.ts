@@ -3,6 +3,7 @@ import { AppError } from '../../errors.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { getString } from '../../serialize/bson.js';
 import type { Collection, DatabaseAccess, StoredDocument } from '../database.js';
+import { failedPlacesOf } from '../driver-errors.js';
 import { sizeOfOpaque } from '../opaque-json.js';
 import { findRaw } from '../raw-find.js';
 import { createBatcher } from './batcher.js';
@@ -155,8 +156,8 @@ async function bulkWrite(
     return { matched: matchedCount, rejected: new Set() };
   } catch (error) {
     if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
-    const indexes = new Set([error.writeErrors].flat().map(({ index }) => index));
-    if (indexes.size === 0) throw error;
-    return { matched: error.result.matchedCount, rejected: new Set(jobs.filter((_job, index) => indexes.has(index))) };
+    const places = failedPlacesOf(error);
+    if (places.size === 0) throw error;
+    return { matched: error.result.matchedCount, rejected: new Set(jobs.filter((_job, index) => places.has(index))) };
   }
 }
