@@ -24,7 +24,7 @@ import { StorageFault, type StorageLimits } from './limits.js';
 import { findChangedSettings, openLinkedStorage, type StorageDeps, sealSettings } from './linked.js';
 import { getFileName, type ListOrder, listFiles, listOrders } from './listing.js';
 import type { FileStorage, Provider, Settings, StoredFile } from './providers/provider.js';
-import { findStorage, type LinkedStorage, linkStorage, type StoragePlace, toBson, unlinkStorage } from './store.js';
+import { findStorage, linkStorage, type StoragePlace, toBson, unlinkStorage } from './store.js';
 
 /** Leaves one of the 5 s in which a request is answered. */
 const provider_timeout_ms = 4000;
@@ -153,7 +153,11 @@ function listEndpoint(
       await runInShare(listings, { account: stored.link, response: ctx.response }, () =>
         withProviderSlot(ctx, async (limits) => {
           const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
-          const batches = linkFiles({ deps, linkBase: getLinkBase(), files, storage, stored, limits, now: ctx.now });
+          const createLink = async (file: StoredFile) => {
+            const fileToken = await createFileToken(deps.vault, stored, file.path, ctx.now);
+            return `${getLinkBase()}${fileToken}/${encodeURIComponent(getFileName(file))}`;
+          };
+          const batches = linkFiles(files, storage, limits, createLink);
           await sendFiles(ctx, { total_documents: files.length, batches }, output);
         }).catch(rethrowAsAppError),
       );
@@ -161,29 +165,13 @@ function listEndpoint(
   };
 }
 
-interface LinkRequest {
-  deps: StorageDeps;
-  linkBase: string;
-  files: readonly StoredFile[];
-  storage: FileStorage;
-  stored: LinkedStorage;
-  limits: StorageLimits;
-  now: number;
-}
-
 /** Adds the links to the files, in batches: a long list is never held as text. */
-async function* linkFiles({
-  deps,
-  linkBase,
-  files,
-  storage,
-  stored,
-  limits,
-  now,
-}: LinkRequest): AsyncGenerator<Bson[]> {
-  const { links: getProviderLinks, max_links = Number.POSITIVE_INFINITY } = storage;
-  const createServiceLink = async (file: StoredFile) =>
-    `${linkBase}${await createFileToken(deps.vault, stored, file.path, now)}/${encodeURIComponent(getFileName(file))}`;
+async function* linkFiles(
+  files: readonly StoredFile[],
+  { links: getProviderLinks, max_links = Number.POSITIVE_INFINITY }: FileStorage,
+  limits: StorageLimits,
+  createServiceLink: (file: StoredFile) => Promise<string>,
+): AsyncGenerator<Bson[]> {
   for (const batch of splitIntoBatches(files, link_batch_size)) {
     const useProviderLinks = getProviderLinks !== undefined && files.length <= max_links;
     const providerLinks = useProviderLinks ? await getProviderLinks(batch, limits) : [];
