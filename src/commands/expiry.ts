@@ -1,15 +1,11 @@
-import { type Database, type Log, read_limit_ms } from '../db/database.js';
+import { type Database, type JobDeps, read_limit_ms } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { findAll } from '../db/raw-find.js';
 import type { CommandMetrics } from './delivery.js';
 import { applyTransitions, commandsOf, isOpen } from './store.js';
 
-interface Deps {
-  db: Database;
-  log: Log;
-  /** Epoch milliseconds. */
-  clock: () => number;
+interface Deps extends JobDeps {
   metrics: CommandMetrics;
 }
 

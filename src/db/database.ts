@@ -93,6 +93,14 @@ export interface Database extends DatabaseAccess {
   close(jobsEnded?: Promise<unknown>): Promise<void>;
 }
 
+/** What a job of the service works with. */
+export interface JobDeps {
+  db: Database;
+  log: Log;
+  /** Epoch milliseconds. */
+  clock: () => number;
+}
+
 /** Checks an address. @returns its options @throws StartError without the message of the driver, which may contain the address with a password */
 export function checkAddress(uri: string): mongo.MongoOptions {
   try {

@@ -1,17 +1,10 @@
-import type { Collection, Database, Log, StoredDocument } from '../db/database.js';
+import type { Collection, Database, JobDeps, StoredDocument } from '../db/database.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { findMany } from '../db/raw-find.js';
 import { boundsOf, reportIndexOf } from '../objects/device-deadlines.js';
 import { buildStatusChange } from '../objects/last-change.js';
 import { type DeadlineKind, deadlineKinds, deriveStatus } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
-
-interface Deps {
-  db: Database;
-  log: Log;
-  /** Epoch milliseconds. */
-  clock: () => number;
-}
 
 /** A device whose reported state may differ from its deadlines. */
 type Candidate = StoredDocument & {
@@ -50,7 +43,7 @@ function devicesOf(db: Database): Collection<Candidate> {
  * that the device still has the old one and its deadline calls for the new one, so a change is reported once. One instance
  * does so.
  */
-export function startStatusWatch({ db, log, clock }: Deps): LeasedJob {
+export function startStatusWatch({ db, log, clock }: JobDeps): LeasedJob {
   const work = () => reportChanges(db, clock() / 1000);
   return startPeriodicJob({ db, log, name: 'status-watch', period_ms: look_period_ms, mayRun: db.isClockRight, work });
 }

@@ -1,5 +1,5 @@
 import { countOpenAlarms, type OpenAlarms } from '../alarms/open-alarms.js';
-import { type Database, type Log, read_limit_ms } from '../db/database.js';
+import { type Database, type JobDeps, read_limit_ms } from '../db/database.js';
 import { storedNameOf } from '../db/former-versions.js';
 import { deriveFilterIndex } from '../db/indexes.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
@@ -14,11 +14,7 @@ export interface FleetCounts {
   alarms: readonly OpenAlarms[];
 }
 
-interface Deps {
-  db: Database;
-  log: Log;
-  /** Epoch milliseconds. */
-  clock: () => number;
+interface Deps extends JobDeps {
   /** Receives the latest counts; undefined while another instance counts. */
   report(counts: FleetCounts | undefined): void;
 }

@@ -1,5 +1,5 @@
 import { type ClusteredDocument, findOccupied, type RangeCondition } from '../db/clustered.js';
-import type { Database, Log, StoredObject } from '../db/database.js';
+import type { Database, JobDeps, StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../db/leased-job.js';
 import { findMany } from '../db/raw-find.js';
@@ -15,11 +15,7 @@ interface Days {
   summaries?: number | undefined;
 }
 
-interface Options {
-  db: Database;
-  log: Log;
-  /** Epoch milliseconds. */
-  clock: () => number;
+interface Options extends JobDeps {
   /** Default for devices that have none themselves or by their model. */
   days: Days;
 }

@@ -1,4 +1,4 @@
-import type { Database, Log } from '../../db/database.js';
+import type { Database, JobDeps } from '../../db/database.js';
 import { AppError } from '../../errors.js';
 import { createShares } from '../../lib/shares.js';
 import { findValidKeys, type Principal } from '../../objects/api-keys.js';
@@ -22,13 +22,9 @@ const max_live_connections_per_account = 100;
 /** A key is looked up this often; revoking it is to end its feeds within 5 s. */
 const key_check_ms = 2000;
 
-interface LiveDeps {
-  db: Database;
+interface LiveDeps extends JobDeps {
   /** Sources of the feeds, closed with them. */
   tails: readonly { close(): Promise<void> }[];
-  /** Epoch milliseconds. */
-  clock: () => number;
-  log: Log;
   metrics: LiveMetrics;
 }
 

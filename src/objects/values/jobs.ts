@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import type { Database, Log, StoredObject } from '../../db/database.js';
+import type { Database, JobDeps, StoredObject } from '../../db/database.js';
 import { deleteInChunks } from '../../db/delete-in-chunks.js';
 import { hasOnlyDuplicates } from '../../db/driver-errors.js';
 import { createDueRunner } from '../../db/due-work.js';
@@ -24,13 +24,6 @@ import {
   valuesOf,
 } from './values.js';
 
-interface Deps {
-  db: Database;
-  log: Log;
-  /** Epoch milliseconds. */
-  clock: () => number;
-}
-
 const look_period_ms = 1000;
 const fill_period_ms = 1000;
 const clean_period_ms = 3_600_000;
@@ -42,7 +35,7 @@ const piece_size = 250;
  * Computes values again where streams were deleted, have come to their time, or were stored by a process that has crashed. One
  * instance does so.
  */
-export function startValueReviews(deps: Deps): LeasedJob {
+export function startValueReviews(deps: JobDeps): LeasedJob {
   const { db, log, clock } = deps;
   const runDue = createDueRunner<ValueReview>({
     db,
@@ -104,7 +97,7 @@ async function refreshPiece(
 }
 
 /** Reads the values at newly declared paths from the stored streams, and deletes those of paths that are declared no more. */
-export function startValueFills(deps: Deps): LeasedJob {
+export function startValueFills(deps: JobDeps): LeasedJob {
   const { db, log } = deps;
   let cleaned_at = Number.NEGATIVE_INFINITY;
   async function work(turn: Turn): Promise<void> {
@@ -116,7 +109,7 @@ export function startValueFills(deps: Deps): LeasedJob {
   return startPeriodicJob({ db, log, name: 'value-fills', period_ms: fill_period_ms, work });
 }
 
-async function fillPaths(deps: Deps, turn: Turn): Promise<void> {
+async function fillPaths(deps: JobDeps, turn: Turn): Promise<void> {
   const { db, log } = deps;
   const filter = { fill_at: { $lte: Date.now() } };
   if (!(await db.findDue([{ collection: measuredPathsOf(db), filter }]))) return;
@@ -130,7 +123,7 @@ async function fillPaths(deps: Deps, turn: Turn): Promise<void> {
 }
 
 async function fillAccount(
-  { db, clock }: Deps,
+  { db, clock }: JobDeps,
   account: string,
   paths: readonly MeasuredPath[],
   turn: Turn,
