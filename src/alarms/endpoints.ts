@@ -17,7 +17,6 @@ import { alarm, alarmrule, device } from '../resources/index.js';
 import { text } from '../schema/fields/text.js';
 import { type Values, withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
-import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { getId } from '../serialize/bson.js';
 import { parseAlarmUpdate, showAlarm, updateAlarm, updateMatchingAlarms } from './alarms.js';
@@ -89,7 +88,7 @@ function listEndpoints(): Endpoint[] {
 
 function alarmOperations(): Endpoint[] {
   const schema = { ...describeBody(alarm, true), examples: [{ state: 'acknowledged', note: 'Valve replaced' }] };
-  const body = { schema, updating: true, limit_bytes: body_limit_bytes };
+  const body = { schema, updating: true };
   const selection = createSelection(alarm);
   return [
     {

@@ -14,7 +14,6 @@ import { commandId } from '../resources/command.js';
 import { command, device } from '../resources/index.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { describeBody, describeClosed } from '../schema/openapi/bodies.js';
-import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import type { CommandMetrics, MarkSent } from './delivery.js';
 import { openCommandFeed } from './feed.js';
@@ -88,7 +87,7 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
       method: 'post',
       summary: 'Queue a command for a device',
       scope: 'write',
-      body: { schema: describeBody(command, false), updating: false, limit_bytes: body_limit_bytes },
+      body: { schema: describeBody(command, false), updating: false },
       result: {
         kind: 'status',
         success: 'created',
@@ -110,7 +109,7 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
       method: 'post',
       summary: 'Queue a command for all devices that match',
       description: 'Takes at least one filter. Queues nothing unless `confirm` is the number of matches.',
-      body: { schema: describeBody(command, false), updating: false, limit_bytes: body_limit_bytes },
+      body: { schema: describeBody(command, false), updating: false },
       result: { kind: 'status', success: 'created', message: 'command created', details: matching.details },
       handle: createForMany,
     },
@@ -178,7 +177,7 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
       description: 'The same `status` again changes nothing and succeeds.',
       scope: 'write',
       isForDevices: true,
-      body: { schema: describeBody(commandResult, false), updating: false, limit_bytes: body_limit_bytes },
+      body: { schema: describeBody(commandResult, false), updating: false },
       result: { kind: 'status', success: 'updated', message: 'command updated' },
       async handle(ctx) {
         const { status, result } = parseResult(ctx.body, ({ id }, faults) => {

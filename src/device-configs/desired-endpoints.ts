@@ -7,7 +7,6 @@ import { assertExists } from '../objects/resources.js';
 import { device, deviceconfig } from '../resources/index.js';
 import type { FieldType, Schema, Values } from '../schema/fields.js';
 import { describeClosed } from '../schema/openapi/bodies.js';
-import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { assertFileExists, findVersion } from './store.js';
 
@@ -26,7 +25,7 @@ export function desiredConfigEndpoints(changeState: ChangeState): Endpoint[] {
       description:
         'The version is shown to the device as `configs.{file_name}` of its desired state; `null` takes it back.',
       scope: 'write',
-      body: { schema: describeDesired(version?.type), updating: true, limit_bytes: body_limit_bytes },
+      body: { schema: describeDesired(version?.type), updating: true },
       result: stateUpdated,
       async handle(ctx) {
         const wanted = parseVersion(ctx.body);

@@ -15,7 +15,6 @@ import type { Bson, Page } from '../objects/page.js';
 import { device, deviceconfig } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { describeBody } from '../schema/openapi/bodies.js';
-import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { getString } from '../serialize/bson.js';
 import { formatContentName, saveContent } from './contents.js';
@@ -108,7 +107,7 @@ export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
       summary: 'Download a version of a configuration file',
     },
     ...desiredConfigEndpoints(changeState),
-    ...manyConfigEndpoints(limit_bytes),
+    ...manyConfigEndpoints(),
     createConfigCounts(),
   ];
 }
@@ -168,13 +167,12 @@ function appendMark(bson: Bson): Bson {
 }
 
 /** Creates the endpoints that give a file to many devices (reference/device-configs.md#many-devices). */
-function manyConfigEndpoints(limit_bytes: number): Endpoint[] {
-  const { name, version } = deviceconfig.fields;
+function manyConfigEndpoints(): Endpoint[] {
   const { operation, parse, details } = createSelection(device);
-  const shared = { ...operation, tag: 'deviceconfigs' } as const;
+  const onMany = { ...operation, tag: 'deviceconfigs' } as const;
   return [
     {
-      ...shared,
+      ...onMany,
       operationId: 'createManyDeviceConfigs',
       method: 'post',
       path: '/devices/deviceconfigs/',
@@ -193,13 +191,13 @@ function manyConfigEndpoints(limit_bytes: number): Endpoint[] {
       },
     },
     {
-      ...shared,
+      ...onMany,
       operationId: 'updateManyDesiredDeviceConfigs',
       method: 'put',
       path: '/devices/deviceconfigs/{file_name}/desired/',
       ...(name && { pathParameters: { file_name: name.type } }),
       summary: 'Say which version of a configuration file all devices that match shall have',
-      body: { schema: describeDesired(version?.type), updating: true, limit_bytes: body_limit_bytes },
+      body: { schema: describeDesired(version?.type), updating: true },
       result: { kind: 'status', success: 'updated', message: 'state updated', details },
       async handle(ctx) {
         const request = parse(ctx.query, ctx.now);

@@ -6,7 +6,6 @@ import { device } from '../resources/index.js';
 import { integer, recordedTime } from '../schema/fields/number.js';
 import { type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
 import { describeClosed } from '../schema/openapi/bodies.js';
-import { body_limit_bytes } from '../schema/operation.js';
 import { parseQuery } from '../schema/query.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { type DeviceState, mergeDesired, mergeReported } from './changes.js';
@@ -88,7 +87,7 @@ const findDevice = (ctx: RequestContext) => assertExists(ctx, device, ctx.path.d
 
 /** Describes a body that is merged into a side of a state. */
 const bodyOf = (title: string, interval: number) =>
-  ({ schema: describePatch(title, { interval }), updating: true, limit_bytes: body_limit_bytes }) as const;
+  ({ schema: describePatch(title, { interval }), updating: true }) as const;
 
 /** Creates the endpoints of the state of devices (reference/device-state.md). */
 export function stateEndpoints(changeState: ChangeState): Endpoint[] {

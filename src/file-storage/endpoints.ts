@@ -17,7 +17,6 @@ import { choice, text } from '../schema/fields/text.js';
 import { type FieldType, optional, type Schema, withDocumentation } from '../schema/fields.js';
 import { fieldsOf, format, outputOf } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
-import { body_limit_bytes } from '../schema/operation.js';
 import { parseQuery } from '../schema/query.js';
 import { createFileToken } from './file-tokens.js';
 import { StorageFault, type StorageLimits } from './limits.js';
@@ -195,11 +194,7 @@ function linkEndpoint(deps: StorageDeps, withProviderSlot: WithProviderSlot): En
     summary: 'Link a storage, which is tried first; its credentials are encrypted and never shown',
     description: describeProviders(providers),
     scope: 'admin',
-    body: {
-      schema: describeSettings(providers),
-      updating: true,
-      limit_bytes: body_limit_bytes,
-    },
+    body: { schema: describeSettings(providers), updating: true },
     result: { kind: 'status', success: 'created', message: 'storage linked' },
     failures: ['noBody', 'badParameter', 'invalid', 'tooLarge'],
     async handle(ctx) {

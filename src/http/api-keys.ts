@@ -5,7 +5,6 @@ import { parseFields } from '../schema/body.js';
 import { text } from '../schema/fields/text.js';
 import { type Values, withDocumentation } from '../schema/fields.js';
 import { describeBody, describeClosed } from '../schema/openapi/bodies.js';
-import { body_limit_bytes } from '../schema/operation.js';
 import type { Endpoint, EndpointDeps } from './context.js';
 import { createListing } from './list-request.js';
 
@@ -31,7 +30,7 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
       method: 'post',
       path: '/apikeys/',
       summary: 'Issue an API key; the answer is the only time it is shown',
-      body: { schema: describeBody(apikey, false), updating: false, limit_bytes: body_limit_bytes },
+      body: { schema: describeBody(apikey, false), updating: false },
       result: {
         kind: 'status',
         success: 'created',

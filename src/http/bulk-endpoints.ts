@@ -7,7 +7,7 @@ import { integer } from '../schema/fields/number.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { createSelectionParser, filterParametersOf } from '../schema/list-parameters.js';
 import { describeBody, describeClosed } from '../schema/openapi/bodies.js';
-import { body_limit_bytes, wouldChange } from '../schema/operation.js';
+import { wouldChange } from '../schema/operation.js';
 import type { ListedType, Resource } from '../schema/resource.js';
 import type { Answer, Endpoint, RequestContext } from './context.js';
 import { setAnswerAtLimit } from './respond.js';
@@ -75,7 +75,7 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
       operationId: `updateMany${title}s`,
       method: 'patch',
       summary: `Change all ${plural} that match`,
-      body: { schema: describeManyBody(resource), updating: true, limit_bytes: body_limit_bytes },
+      body: { schema: describeManyBody(resource), updating: true },
       result: { kind: 'status', success: 'updated', message: messages.updated, details },
       handle: (ctx) => withSentNames(resource, ctx.body, () => change(ctx, () => parseChanges(resource, ctx.body))),
     },

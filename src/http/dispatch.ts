@@ -2,7 +2,7 @@ import type { RequestHandler, Response } from 'express';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { type ParsedJson, parseJson, tooManyValues } from '../schema/json.js';
-import { isPermitted } from '../schema/operation.js';
+import { body_limit_bytes, isPermitted } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/query.js';
 import { type Admission, runInShare } from './admission.js';
 import { readBody } from './body.js';
@@ -67,7 +67,7 @@ export function callEndpoint(
     const { body: bodySpec } = endpoint;
     const memory = admission.reserve(account);
     try {
-      const limits = bodySpec && { limit_bytes: bodySpec.limit_bytes, reserve: memory.add };
+      const limits = bodySpec && { limit_bytes: bodySpec.limit_bytes ?? body_limit_bytes, reserve: memory.add };
       const bytes = limits && (await locals.awaitBody(() => readBody(request, limits)));
       await admission.inSlot({ account, response }, endpoint.isCostly === true, async () => {
         const yieldPiece = () => yieldTurn({ account, caller: locals });

@@ -13,7 +13,7 @@ import { choice } from '../schema/fields/text.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { objectQueryOf, parseObjectQuery } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
-import { body_limit_bytes, type Scope, wouldChange } from '../schema/operation.js';
+import { type Scope, wouldChange } from '../schema/operation.js';
 import { parseQuery } from '../schema/query.js';
 import { describeIdentifier, type ListedType, type Resource } from '../schema/resource.js';
 import type { Endpoint, RequestContext } from './context.js';
@@ -76,7 +76,7 @@ function createEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
     summary: `Create a ${name}`,
     scope,
     ...(resource.parents.length === 0 && refusesLimited),
-    body: { schema: describeBody(resource, false), moreExamples, updating: false, limit_bytes: body_limit_bytes },
+    body: { schema: describeBody(resource, false), moreExamples, updating: false },
     result: {
       kind: 'status',
       success: 'created',
@@ -145,7 +145,7 @@ function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
     summary: `Change a ${name}`,
     scope,
     ...(!isPlaced(plural) && refusesLimited),
-    body: { schema: describeBody(resource, true), updating: true, limit_bytes: body_limit_bytes },
+    body: { schema: describeBody(resource, true), updating: true },
     result: { kind: 'status', success: 'updated', message: messages.updated, details: updated },
     handle: (ctx) =>
       withSentNames(resource, ctx.body, async () => {

@@ -98,7 +98,8 @@ export interface Operation {
     /** More bodies that succeed, by name; the schema has the first one. */
     moreExamples?: Readonly<Record<string, unknown>>;
     updating: boolean;
-    limit_bytes: number;
+    /** Default: `body_limit_bytes`. */
+    limit_bytes?: number;
     /** An object (the default), any JSON, or an object that may be missing. */
     shape?: 'object' | 'any' | 'optional';
     /** Parses a body that is labelled as XML; without it such a body is read as JSON too. */
@@ -163,5 +164,5 @@ export function isListed(details: ListedType | Schema | undefined): details is L
   return details !== undefined && 'fields' in details;
 }
 
-/** Limit of every body except device configs. */
+/** The limit of a body that has none of its own. */
 export const body_limit_bytes = 1024 * 1024;

@@ -13,7 +13,6 @@ import { type Fields, type FieldType, type Schema, withDocumentation } from '../
 import { createListParser, type ListRequest, listParametersOf } from '../schema/list-parameters.js';
 import { describeBody, describeClosed } from '../schema/openapi/bodies.js';
 import { receipt } from '../schema/openapi/responses.js';
-import { body_limit_bytes } from '../schema/operation.js';
 import { parseQuery, type Query } from '../schema/query.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { parseStreams, streamWithDevice } from './parse-streams.js';
@@ -98,7 +97,6 @@ export function streamEndpoints(ingest: (submission: Submission) => Promise<bool
   const body = (items: Schema) => ({
     schema: { type: 'array', items, minItems: 1, maxItems: 1000, examples: [items.examples] },
     updating: false,
-    limit_bytes: body_limit_bytes,
     shape: 'any' as const,
     parseXml: parseXmlStreams,
   });
@@ -157,11 +155,7 @@ export function streamEndpoints(ingest: (submission: Submission) => Promise<bool
       scope: 'write',
       isCostly: true,
       query: removalQuery,
-      body: {
-        updating: false,
-        limit_bytes: body_limit_bytes,
-        shape: 'optional',
-      },
+      body: { updating: false, shape: 'optional' },
       result: { kind: 'status', success: 'deleted', message: 'stream deleted', details: removalSchema },
       async handle(ctx) {
         const request = parseRemoval([...ctx.query, ...queryOf(ctx.takeJson())], ctx.now);

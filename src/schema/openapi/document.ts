@@ -1,5 +1,5 @@
 import type { Schema } from '../fields.js';
-import { failuresOf, isPermitted, type Operation, scopes } from '../operation.js';
+import { body_limit_bytes, failuresOf, isPermitted, type Operation, scopes } from '../operation.js';
 import { max_paths, suffixes } from '../path-filters.js';
 import { hoistComponents } from './components.js';
 import { introduction } from './introduction.js';
@@ -61,7 +61,7 @@ function describePathFilters(members: readonly string[]): string {
 
 function requestBody(
   { examples, ...schema }: Schema,
-  { limit_bytes, moreExamples = {}, parseXml }: NonNullable<Operation['body']>,
+  { limit_bytes = body_limit_bytes, moreExamples = {}, parseXml }: NonNullable<Operation['body']>,
 ): Schema {
   const [example] = examples as unknown[];
   const others = Object.entries(moreExamples).map(([name, value]) => [name, { value }]);
