@@ -6,8 +6,10 @@ import {
   holdOpen,
   insertDevices,
   repeat,
+  repeatReads,
   type SharedAttack,
   send,
+  sendPatiently,
   subscribeUnread,
   trickleBodies,
 } from './attacker.js';
@@ -57,11 +59,10 @@ async function floodRules(attacker: Attacker): Promise<void> {
     await prepare(attacker, 'POST', '/models/', { name: `measured ${model}`, measures });
   }
   let sent = 0;
-  repeat(attacker, 4, async (lane) => {
+  repeat(attacker, 4, (lane) => {
     const dataOf = () => Object.fromEntries(numbers(30).map((path) => [`p${path}`, sent++ % 400]));
     const body = numbers(lane < 2 ? 100 : 1000).map(() => ({ data: dataOf() }));
-    const { status } = await send(attacker, 'POST', `/devices/pump@${attacker.account}/streams/`, body);
-    if (status !== 200) await sleep(50);
+    return sendPatiently(attacker, 'POST', `/devices/pump@${attacker.account}/streams/`, body);
   });
 }
 
@@ -140,10 +141,7 @@ async function listLargeModels(attacker: Attacker): Promise<void> {
     };
     await prepare(attacker, 'POST', '/devices/', body);
   });
-  repeat(attacker, 20, async () => {
-    const { status } = await send(attacker, 'GET', '/devices/?type=x&max=1000');
-    if (status !== 200) await sleep(50);
-  });
+  repeatReads(attacker, 20, ['/devices/?type=x&max=1000']);
 }
 
 async function trickleImports(attacker: Attacker): Promise<void> {

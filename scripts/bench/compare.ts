@@ -15,7 +15,6 @@ interface Options {
   seconds: number;
   only?: ScenarioName[];
   groups: number;
-  logOff?: true;
   measures?: true;
 }
 
@@ -44,7 +43,6 @@ const program = new Command('bench:compare')
   .option('--rounds <n>', 'measurements of each service per row', parseCount, 3)
   .option('--seconds <n>', 'length of a measurement', parseCount, 4)
   .option('--only <rows>', `rows to measure, of ${scenarioNames.join()}`, parseRows)
-  .option('--log-off', 'lets the event log of <old> stand still, to measure what it costs')
   .option('--measures', 'lets lists of <new> be filtered by three values of each stream')
   .option('--groups <n>', 'groups of 1,000 devices', parseCount, 100)
   .parse();
@@ -58,14 +56,13 @@ function parseRows(text: string): ScenarioName[] {
 }
 
 async function main(environment: Environment): Promise<void> {
-  const { rounds, seconds, only, groups, logOff, measures } = program.opts<Options>();
+  const { rounds, seconds, only, groups, measures } = program.opts<Options>();
   const [oldCheckout = '', newCheckout = ''] = program.processedArgs as string[];
   const services = {
     old: await startCheckout(environment, 'old', oldCheckout, groups),
     new: await startCheckout(environment, 'new', newCheckout, groups),
   };
   if (measures) await declareMeasures(services.new.client);
-  if (logOff) await stopEventLog(environment.mongod.db('compare-old'));
   const measureOptions = { mongod_pid: environment.mongod.pid, generator: httpGenerator, rounds, seconds };
   const table = [header];
   const failures: string[] = [];
@@ -125,13 +122,6 @@ async function declareMeasures(client: Client): Promise<void> {
   await client.send('POST', '/models/', { name: 'Weather', measures });
   const list = `/devices/?max=1&${paths.map((path) => `latest.${path}=0`).join('&')}`;
   while (!(await client.send('GET', list).then(Boolean, () => false))) await sleep(500);
-}
-
-/** Holds the lease of the event log, so that no instance reads it. */
-async function stopEventLog(db: ReturnType<Environment['mongod']['db']>): Promise<void> {
-  const until = new Date(Date.now() + 86_400_000);
-  const lease = { $set: { holder: 'bench', until } };
-  await db.collection<{ _id: string }>('leases').updateOne({ _id: 'event-log' }, lease, { upsert: true });
 }
 
 await withEnvironment(main);

@@ -1,21 +1,19 @@
-import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
 import mongoose, { type mongo } from 'mongoose';
 import { startProcess } from '../support/service-process.js';
-import { account, type Client, createClient, createGroups, deviceId, loadDevices } from './data.js';
+import { account, deviceId } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
+import { startFleet } from './loaded-fleet.js';
 import { median } from './measure.js';
 import { readCpuSeconds, readPeakMib, resetPeakMemory } from './process.js';
 import { printProgress, startProgressBar } from './progress.js';
 import { formatTable } from './report.js';
-import { type Server, startService } from './server.js';
+import type { Server } from './server.js';
 
 interface Options {
   streams: number;
   devices: number;
   rounds: number;
-  uri?: string;
-  prepare?: true;
 }
 
 const options = new Command('bench:data')
@@ -23,8 +21,6 @@ const options = new Command('bench:data')
   .option('--streams <n>', 'streams of one device', parseCount, 1_000_000)
   .option('--devices <n>', 'devices in all', parseCount, 1_000_000)
   .option('--rounds <n>', 'measurements of each', parseCount, 3)
-  .option('--uri <uri>', 'empty database of a replica set that keeps the data for further runs')
-  .option('--prepare', 'only fill the database')
   .parse()
   .opts<Options>();
 
@@ -60,16 +56,6 @@ async function loadStreams(db: mongo.Db): Promise<void> {
     bar.update(done + batch.length);
   }
   bar.stop();
-}
-
-/** Fills the database unless an earlier run has. */
-async function prepare(client: Client, db: mongo.Db): Promise<void> {
-  if ((await db.collection('devices').estimatedDocumentCount()) < options.devices) {
-    const groups = [{ number: 0, devices: options.devices }];
-    await createGroups(client, groups);
-    await loadDevices({ client, db, groups });
-  }
-  if ((await db.collection('streams').estimatedDocumentCount()) < options.streams) await loadStreams(db);
 }
 
 /** Time, bytes, and what an answer cost the service. */
@@ -173,18 +159,9 @@ async function measurePages({ url }: Server, headers: Record<string, string>): P
   console.log(formatTable(table));
 }
 
-async function main({ folder, mongod, closers }: Environment): Promise<void> {
-  const key = randomBytes(16).toString('hex');
-  const uri = options.uri ?? mongod.uri('bench-data');
-  const connection = await mongoose.mongo.MongoClient.connect(uri, { writeConcern: { w: 1 } });
-  closers.push(() => connection.close());
-  const db = connection.db();
-  // the bootstrap key of an earlier run is not known any more
-  await db.collection('keys').deleteMany({});
-  const service = await startService({ folder, uri, key });
-  closers.push(service.stop);
-  await prepare(createClient(service.url, key), db);
-  if (options.prepare) return;
+async function main(environment: Environment): Promise<void> {
+  const { service, db, key } = await startFleet(environment, 'data', [{ number: 0, devices: options.devices }]);
+  await loadStreams(db);
   const headers = { 'service.apikey': key };
   await measureStreams(service, headers);
   await measurePages(service, headers);
