@@ -2,7 +2,7 @@ import { findDesiredConfigs } from '../device-state/changes.js';
 import { type ChangeState, findState } from '../device-state/store.js';
 import { takeShare } from '../http/admission.js';
 import { createSelection, toBulkAnswer } from '../http/bulk-endpoints.js';
-import { parseRange } from '../http/byte-range.js';
+import { describeRange } from '../http/byte-range.js';
 import type { Endpoint, RequestContext } from '../http/context.js';
 import { isNotModified } from '../http/entity-tags.js';
 import { createListing } from '../http/list-request.js';
@@ -118,29 +118,15 @@ function sendFile(
   { file, name, checksum }: { file: Buffer; name: string; checksum: string },
 ): void {
   const tag = `"${checksum}"`;
-  response.setHeader('ETag', tag);
-  response.setHeader('Accept-Ranges', 'bytes');
   response.vary('Accept');
   if (isNotModified(request.headers['if-none-match'], tag)) {
-    response.status(304).end();
+    response.status(304).set({ ETag: tag, 'Accept-Ranges': 'bytes' }).end();
     return;
   }
-  response.attachment(name);
+  const { status, headers, start, end } = describeRange(request.headers, tag, file.length);
+  response.attachment(name).status(status).set(headers);
   response.setHeader('Content-Type', 'application/octet-stream');
-  const conditional = request.headers['if-range'];
-  const range =
-    conditional === undefined || conditional === tag ? parseRange(request.headers.range, file.length) : undefined;
-  if (range === null) {
-    response.setHeader('Content-Range', `bytes */${file.length}`);
-    response.status(416).end();
-    return;
-  }
-  if (range !== undefined) {
-    response.status(206).setHeader('Content-Range', `bytes ${range.start}-${range.end}/${file.length}`);
-  }
-  const part = range === undefined ? file : file.subarray(range.start, range.end + 1);
-  response.setHeader('Content-Length', part.length);
-  response.end(part);
+  response.end(file.subarray(start, end + 1));
 }
 
 /** The BSON element `desired: true`, and the end of a document. */

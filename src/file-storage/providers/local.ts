@@ -2,7 +2,7 @@ import { constants, lstat as lstatWithCallback, type Stats } from 'node:fs';
 import { type FileHandle, open, opendir, readlink, realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { promisify } from 'node:util';
-import { parseRange } from '../../http/byte-range.js';
+import { describeRange } from '../../http/byte-range.js';
 import { required } from '../../schema/fields.js';
 import { MissingFault, StorageFault } from '../limits.js';
 import { type FileRequest, type FileResponse, isSafeRelativePath, type Provider, type StoredFile } from './provider.js';
@@ -60,21 +60,12 @@ async function openFile(root: string, path: string, { method, headers }: FileReq
   if (!isSafeRelativePath(path)) throwMissing();
   const { handle, stats } = await openInside(join(root, path));
   const etag = `"${stats.size.toString(36)}-${Math.floor(stats.mtimeMs).toString(36)}"`;
-  const isRangeStale = headers['if-range'] !== undefined && headers['if-range'] !== etag;
-  const range = isRangeStale ? undefined : parseRange(headers.range, stats.size);
-  const { start, end } = range ?? { start: 0, end: stats.size - 1 };
-  const isBodyless = range === null || method === 'HEAD' || end < start;
+  const { start, end, ...answer } = describeRange(headers, etag, stats.size);
+  const isBodyless = method === 'HEAD' || end < start;
   if (isBodyless) await handle.close();
-  if (range === null) return { status: 416, headers: { 'content-range': `bytes */${stats.size}` }, body: undefined };
   return {
-    status: range === undefined ? 200 : 206,
-    headers: {
-      'accept-ranges': 'bytes',
-      etag,
-      'last-modified': stats.mtime.toUTCString(),
-      'content-length': end - start + 1,
-      ...(range !== undefined && { 'content-range': `bytes ${start}-${end}/${stats.size}` }),
-    },
+    ...answer,
+    headers: { ...answer.headers, 'Last-Modified': stats.mtime.toUTCString() },
     body: isBodyless ? undefined : handle.createReadStream({ start, end }),
   };
 }
