@@ -34,18 +34,8 @@ const max_compressing = 3;
 const deflate = promisify(deflateRaw) as (data: Buffer, options: object) => Promise<Buffer>;
 const inflate = promisify(inflateRaw) as (data: Buffer, options: object) => Promise<Buffer>;
 
-/** Writes a backup. The file has its name only once it is whole. */
-export interface BackupWriter {
-  frame(kind: FrameKind, content: Uint8Array): Promise<void>;
-  documents(documents: readonly Uint8Array[]): Promise<void>;
-  /** Writes what is left, and renames the file. @returns its length in bytes */
-  finish(): Promise<number>;
-  /** Removes the unfinished file. */
-  abort(): Promise<void>;
-}
-
-/** Creates a file that only this user can read. @throws StartError if it cannot be written */
-export async function createBackupFile(path: string): Promise<BackupWriter> {
+/** Creates a file that only this user can read, and that has its name only once it is whole. @throws StartError if it cannot be written */
+export async function createBackupFile(path: string) {
   // a random name, which cannot have been prepared: an existing file would keep its owner and mode, and a link would be followed
   const draft = `${path}.${randomUUID()}.partial`;
   const file = await open(draft, 'wx', 0o600).catch(refuse);
@@ -85,18 +75,19 @@ export async function createBackupFile(path: string): Promise<BackupWriter> {
 
   await write(Buffer.concat([magic, Buffer.of(format)]));
   return {
-    async frame(kind, content) {
+    async frame(kind: FrameKind, content: Uint8Array): Promise<void> {
       await flush();
       queue.push({ kind, content: Promise.resolve(content) });
     },
-    async documents(documents) {
+    async documents(documents: readonly Uint8Array[]): Promise<void> {
       for (const document of documents) {
         chunk.push(document);
         chunkLength += document.length;
         if (chunkLength >= chunk_bytes) await flush();
       }
     },
-    async finish() {
+    /** Writes what is left, and renames the file. @returns its length in bytes */
+    async finish(): Promise<number> {
       await flush();
       await writeQueued(0);
       await write(digest.copy().digest());
@@ -105,7 +96,8 @@ export async function createBackupFile(path: string): Promise<BackupWriter> {
       await rename(draft, path).catch(refuse);
       return length;
     },
-    async abort() {
+    /** Removes the unfinished file. */
+    async abort(): Promise<void> {
       await file.close().catch(() => undefined);
       await rm(draft, { force: true });
     },
@@ -113,21 +105,21 @@ export async function createBackupFile(path: string): Promise<BackupWriter> {
 }
 
 /** A backup to read. */
-export interface BackupReader {
-  /** Bytes of the file. */
-  length: number;
-  /** Reads the file from its start. @throws StartError if it is not a whole, unchanged backup, at the latest at its end */
-  frames(): AsyncGenerator<Frame>;
-  close(): Promise<void>;
-}
+export type BackupReader = Awaited<ReturnType<typeof openBackupFile>>;
 
 /** Opens a backup. @throws StartError if it cannot be read */
-export async function openBackupFile(path: string): Promise<BackupReader> {
+export async function openBackupFile(path: string) {
   const file = await open(path, 'r').catch((error: Error) => {
     throw new StartError(`${path} cannot be read: ${error.message}`);
   });
   const { size: length } = await file.stat();
-  return { length, frames: () => readFrames(file, path, length), close: () => file.close() };
+  return {
+    /** Bytes of the file. */
+    length,
+    /** Reads the file from its start. @throws StartError if it is not a whole, unchanged backup, at the latest at its end */
+    frames: () => readFrames(file, path, length),
+    close: () => file.close(),
+  };
 }
 
 async function* readFrames(file: FileHandle, path: string, length: number): AsyncGenerator<Frame> {

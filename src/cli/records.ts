@@ -3,18 +3,6 @@ import { removeGuard } from '../import/parse-csv.js';
 
 export type ExportFormat = 'csv' | 'ndjson';
 
-/** Follows the records of an export, to know up to where it is whole and after which object to continue. */
-export interface RecordTracker {
-  /** Takes the next bytes. @returns the bytes of all records that are complete now and were not returned before */
-  push(chunk: Buffer): Buffer;
-  /** Returns the bytes of an incomplete record. */
-  rest(): Buffer;
-  /** Returns the number of complete records, without the header of CSV. */
-  count(): number;
-  /** Returns where to continue after them. */
-  position(): ExportPosition;
-}
-
 /** End of the records exported so far. */
 export interface ExportPosition {
   /** Records, without the header of CSV. */
@@ -27,8 +15,11 @@ export interface ExportPosition {
 
 const [quote, newline] = [0x22, 0x0a];
 
-/** Creates a tracker of an export from its first byte. */
-export function createRecordTracker(format: ExportFormat): RecordTracker {
+/**
+ * Creates a tracker that follows the records of an export from its first byte, to know up to where it is whole and after
+ * which object to continue.
+ */
+export function createRecordTracker(format: ExportFormat) {
   let pending: Buffer = Buffer.alloc(0);
   let scanned = 0;
   let isQuoted = false;
@@ -36,7 +27,8 @@ export function createRecordTracker(format: ExportFormat): RecordTracker {
   let last: Buffer | undefined;
   let count = 0;
   return {
-    push(chunk) {
+    /** Takes the next bytes. @returns the bytes of all records that are complete now and were not returned before */
+    push(chunk: Buffer): Buffer {
       pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk]);
       let end = 0;
       for (; scanned < pending.length; scanned++) {
@@ -56,9 +48,12 @@ export function createRecordTracker(format: ExportFormat): RecordTracker {
       scanned -= end;
       return complete;
     },
+    /** Returns the bytes of an incomplete record. */
     rest: () => pending,
+    /** Returns the number of complete records, without the header of CSV. */
     count: () => count,
-    position() {
+    /** Returns where to continue after them. */
+    position(): ExportPosition {
       return { count, last: last && (format === 'csv' ? readRow(header, last) : JSON.parse(last.toString())), header };
     },
   };

@@ -28,14 +28,6 @@ export interface SnapshotCollection {
   spec: Uint8Array;
 }
 
-/** A database as it was at one moment. */
-export interface Snapshot {
-  collections: readonly SnapshotCollection[];
-  /** Reads a collection in replies of up to 16 MiB. @throws StartError if the database no longer keeps the moment */
-  read(collection: string): AsyncGenerator<readonly Uint8Array[]>;
-  close(): Promise<void>;
-}
-
 const reply_documents = 20_000;
 const window_margin_s = 600;
 const window_period_ms = 60_000;
@@ -44,7 +36,7 @@ const window_period_ms = 60_000;
  * Opens a snapshot that includes every write acknowledged before (docs/operations.md#backup): its time is that of a write
  * that a majority has acknowledged.
  */
-export async function openSnapshot({ client, db }: { client: mongo.MongoClient; db: mongo.Db }): Promise<Snapshot> {
+export async function openSnapshot({ client, db }: { client: mongo.MongoClient; db: mongo.Db }) {
   const collections = await describeCollections(db);
   const window = await extendWindow(client.db('admin'));
   const note = { q: { _id: 'backup' }, u: [{ $set: { at: '$$NOW' } }], upsert: true };
@@ -54,7 +46,8 @@ export async function openSnapshot({ client, db }: { client: mongo.MongoClient; 
   const options = { session, promoteLongs: false, fieldsAsRaw: { firstBatch: true, nextBatch: true } };
   return {
     collections,
-    async *read(collection) {
+    /** Reads a collection in replies of up to 16 MiB. @throws StartError if the database no longer keeps the moment */
+    async *read(collection: string): AsyncGenerator<readonly Uint8Array[]> {
       const readConcern = { level: 'snapshot', atClusterTime };
       const find = { find: collection, readConcern, batchSize: reply_documents };
       try {

@@ -19,21 +19,13 @@ export interface Subject {
 }
 
 /** Finds the objects of events, and what is above them. */
-export interface Subjects {
-  /** Looks up objects that are not known; deleted ones by their tombstones. */
-  load(plural: string, ids: readonly Id[]): Promise<void>;
-  recall(_id: Id): Subject | undefined;
-  /** An object was created or moved: from now on this is its place. */
-  place(_id: Id, subject: Subject): void;
-  /** Finds what is above each subject, as far as it is known. */
-  findAncestors(subjects: readonly Subject[]): Promise<Ancestors[]>;
-}
+export type Subjects = ReturnType<typeof createSubjects>;
 
 const max_subjects = 50_000;
 const projection = { ...nodeProjection, account: 1, tenant: 1, parent: 1, device: 1, provider: 1, username: 1 };
 
 /** Creates an empty cache, which is exact as long as every change is reported to it in order. */
-export function createSubjects(db: DatabaseAccess): Subjects {
+export function createSubjects(db: DatabaseAccess) {
   const byId = new LRUCache<string, Subject>({ max: max_subjects });
   /** Most objects have the same ones above them as others. */
   const chains = new LRUCache<string, readonly Id[]>({ max: max_subjects });
@@ -52,6 +44,7 @@ export function createSubjects(db: DatabaseAccess): Subjects {
     return chain;
   }
 
+  /** Looks up objects that are not known; deleted ones by their tombstones. */
   async function load(plural: string, ids: readonly Id[]): Promise<void> {
     const missing = new Map(ids.map((_id) => [keyOfId(_id), _id]));
     for (const key of missing.keys()) if (byId.has(key)) missing.delete(key);
@@ -66,13 +59,15 @@ export function createSubjects(db: DatabaseAccess): Subjects {
     for (const tombstone of await findMany(tombstonesOf(db), deleted)) remember(tombstone.object, tombstone);
   }
 
-  const recall = (_id: Id) => byId.get(keyOfId(_id));
+  const recall = (_id: Id): Subject | undefined => byId.get(keyOfId(_id));
 
   return {
     load,
     recall,
+    /** An object was created or moved: from now on this is its place. */
     place: remember,
-    async findAncestors(subjects) {
+    /** Finds what is above each subject, as far as it is known. */
+    async findAncestors(subjects: readonly Subject[]): Promise<Ancestors[]> {
       const devices = subjects.flatMap((subject) => subject.device ?? []);
       await load(device.plural, devices);
       const chains = subjects.map(({ ancestors, device: _id }) => [

@@ -11,19 +11,10 @@ export const held_memory_bytes = 4 * 1024 * 1024;
 const step_bytes = 1024 * 1024;
 
 /** The answers to lines, in the memory of an import until the client reads them. */
-export interface HeldAnswers {
-  /** Aborts when the client leaves. */
-  signal: AbortSignal;
-  /** Begins to send: proxies such as nginx send no more of the body from then on. */
-  begin(): void;
-  /** Sends the texts of one turn of the event loop together. Waits for the client if there is no memory to hold them. */
-  add(text: string): Promise<void>;
-  /** Ends the response with `text`, once the client has read what is before it. */
-  end(text: string): Promise<void>;
-}
+export type HeldAnswers = ReturnType<typeof holdAnswers>;
 
 /** Holds answers, compressed to a tenth, until `begin`, and then as long as the client does not read them. */
-export function holdAnswers(response: RequestContext['response'], memory: Pick<Reservation, 'add'>): HeldAnswers {
+export function holdAnswers(response: RequestContext['response'], memory: Pick<Reservation, 'add'>) {
   const signal = createCloseSignal(response);
   const blocks: Buffer[] = [];
   let text = '';
@@ -41,6 +32,7 @@ export function holdAnswers(response: RequestContext['response'], memory: Pick<R
     }
   }
 
+  /** Begins to send: proxies such as nginx send no more of the body from then on. */
   function begin(): void {
     if (!hasBegun) response.flushHeaders();
     hasBegun = true;
@@ -69,9 +61,11 @@ export function holdAnswers(response: RequestContext['response'], memory: Pick<R
     send();
   });
   return {
+    /** Aborts when the client leaves. */
     signal,
     begin,
-    async add(added) {
+    /** Sends the texts of one turn of the event loop together. Waits for the client if there is no memory to hold them. */
+    async add(added: string): Promise<void> {
       if (signal.aborted) return;
       if (text === '') setImmediate(send);
       text += added;
@@ -81,7 +75,8 @@ export function holdAnswers(response: RequestContext['response'], memory: Pick<R
         if (!canWrite) await waitForDrain(response, signal);
       }
     },
-    async end(last) {
+    /** Ends the response with `last`, once the client has read what is before it. */
+    async end(last: string): Promise<void> {
       begin();
       while (!canWrite && !signal.aborted) await waitForDrain(response, signal);
       response.end(text + last);

@@ -31,13 +31,6 @@ export interface EmbeddedOptions {
   print: (line: string) => void;
 }
 
-/** A running mongod with its version. */
-export interface Embedded {
-  uri: string;
-  version: string;
-  stop(): Promise<void>;
-}
-
 /** Everything that a start of mongod needs, apart from the port. */
 interface Installation {
   dataDir: string;
@@ -61,7 +54,7 @@ const log_check_period_ms = 60_000;
  * `stop` ends mongod and unlocks `dataDir`; it may be called more than once.
  * @throws StartError if `dataDir` cannot be used or a living instance uses it, if there is no mongod or it does not start
  */
-export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
+export async function startEmbedded(options: EmbeddedOptions) {
   const { log } = options;
   const toStartError = (error: unknown): never => {
     if (error instanceof StartError) throw error;

@@ -22,14 +22,7 @@ export type DeferredMove = Pick<DeadlineMove, '_id' | 'receipts'>;
  * Receipts in the memory of a process that are stored within a minute; those of a process that crashes are read from the
  * streams (docs/decisions/0037-receipts-stored-later.md).
  */
-export interface DeferredReceipts {
-  /** @returns false if the caller has to store them: this process may be taken for dead, or has no room */
-  add(moves: readonly DeferredMove[]): boolean;
-  /** Stores those of one device, or all. @returns whether there were some */
-  store(_id?: Id): Promise<boolean>;
-  /** Keeps receipts while the turn lasts. */
-  work(turn: Turn): Promise<void>;
-}
+export type DeferredReceipts = ReturnType<typeof createDeferredReceipts>;
 
 /** A stored receipt is this much older than one that is stored later, at most. */
 export const max_lag_s = 25;
@@ -58,7 +51,7 @@ interface Pending extends DeferredMove {
 }
 
 /** Creates the memory of a process; nothing is deferred before `work` runs. */
-export function createDeferredReceipts(db: Database): DeferredReceipts {
+export function createDeferredReceipts(db: Database) {
   const pending = new Map<string, Pending>();
   let mayDefer = () => false;
 
@@ -84,6 +77,7 @@ export function createDeferredReceipts(db: Database): DeferredReceipts {
     }
   }
 
+  /** Stores those of one device, or all. @returns whether there were some */
   async function store(_id?: Id): Promise<boolean> {
     const own = _id && pending.get(keyOfId(_id));
     const due = _id === undefined ? [...pending.values()] : own === undefined ? [] : [own];
@@ -92,13 +86,15 @@ export function createDeferredReceipts(db: Database): DeferredReceipts {
   }
 
   return {
-    add(moves) {
+    /** @returns false if the caller has to store them: this process may be taken for dead, or has no room */
+    add(moves: readonly DeferredMove[]): boolean {
       if (!mayDefer() || pending.size + moves.length > max_devices) return false;
       put(moves);
       return true;
     },
     store,
-    async work(turn) {
+    /** Keeps receipts while the turn lasts. */
+    async work(turn: Turn): Promise<void> {
       mayDefer = turn.isLeaseHeld;
       while (turn.isLeaseHeld()) {
         await turn.pause(tick_ms);

@@ -24,12 +24,7 @@ interface StoredMinutes {
 }
 
 /** Counts the streams of accounts by minute of receipt. */
-export interface StreamRate {
-  add(account: string, count: number, now_s: number): void;
-  /** Reads the numbers of the last hour, minute by minute, without the minute of `now_s`. */
-  read(account: string, now_s: number): Promise<{ at_from: number; counts: number[] }>;
-  stop(): Promise<void>;
-}
+export type StreamRate = ReturnType<typeof createStreamRate>;
 
 const startOf = (now_s: number) => Math.floor(now_s / minute_s) * minute_s;
 const slotOf = (at: number) => `m${(at / minute_s) % stored_minutes}` as const;
@@ -38,7 +33,7 @@ const slotOf = (at: number) => `m${(at / minute_s) % stored_minutes}` as const;
  * Counts in memory, and adds to the database once a minute. What cannot be written is dropped: it is a figure for people.
  * @param clock epoch milliseconds
  */
-export function createStreamRate(db: Database, clock: () => number): StreamRate {
+export function createStreamRate(db: Database, clock: () => number) {
   const collection = () => db.collection<StoredMinutes & mongo.Document>('stream_rates');
   const pending = new Map<string, { account: string; at: number; count: number }>();
   let timer: NodeJS.Timeout | undefined;
@@ -62,13 +57,14 @@ export function createStreamRate(db: Database, clock: () => number): StreamRate 
   }
 
   return {
-    add(account, count, now_s) {
+    add(account: string, count: number, now_s: number): void {
       const at = startOf(now_s);
       const key = `${at} ${account}`;
       pending.set(key, { account, at, count: count + (pending.get(key)?.count ?? 0) });
       timer ??= setInterval(writeOnceOver, tick_ms).unref();
     },
-    async read(account, now_s) {
+    /** Reads the numbers of the last hour, minute by minute, without the minute of `now_s`. */
+    async read(account: string, now_s: number): Promise<{ at_from: number; counts: number[] }> {
       const minutes = await findOne(collection(), { _id: account });
       const at_from = startOf(now_s - settling_s) - shown_minutes * minute_s;
       const counts = Array.from({ length: shown_minutes }, (_, index) => {
@@ -78,7 +74,7 @@ export function createStreamRate(db: Database, clock: () => number): StreamRate 
       });
       return { at_from, counts };
     },
-    async stop() {
+    async stop(): Promise<void> {
       await write().catch(() => undefined);
     },
   };

@@ -69,15 +69,8 @@ export function createWorkerState(deps: WorkerDeps, target: StoredWebhook): Work
   };
 }
 
-/** A webhook in the log. The path of its address may hold a secret. */
-export interface WebhookNames {
-  account: string;
-  webhook: string;
-  receiver: string;
-}
-
-/** @returns what every line of the log says of a webhook */
-export function getWebhookNames({ target: { account, id_developer, url } }: WorkerState): WebhookNames {
+/** @returns what every line of the log says of a webhook: the path of its address may hold a secret */
+export function getWebhookNames({ target: { account, id_developer, url } }: WorkerState) {
   return { account, webhook: id_developer, receiver: new URL(url).host || 'mail' };
 }
 
