@@ -1,9 +1,9 @@
 import type { Server } from 'node:http';
 import type { Express } from 'express';
 import { alarmEndpoints } from './alarms/endpoints.js';
-import { createEvaluation, type EvaluationDeps } from './alarms/evaluate.js';
+import { createEvaluation } from './alarms/evaluate.js';
 import { createStreamObserver } from './alarms/observe.js';
-import { createRuleSets, type RuleSets } from './alarms/rule-sets.js';
+import { createRuleSets } from './alarms/rule-sets.js';
 import { createSentMarker } from './commands/delivery.js';
 import { commandEndpoints } from './commands/endpoints.js';
 import { createOpenCommands } from './commands/open-commands.js';
@@ -35,16 +35,16 @@ import { chain, forPrefix } from './http/chain.js';
 import { checkHost } from './http/check-host.js';
 import { createClientFinder } from './http/client-address.js';
 import { compressAnswers } from './http/compress.js';
-import { type Connections, trackConnections } from './http/connections.js';
+import { trackConnections } from './http/connections.js';
 import { serveConsole } from './http/console.js';
-import type { Endpoint, EndpointDeps } from './http/context.js';
+import type { EndpointDeps } from './http/context.js';
 import { createCors } from './http/cors.js';
 import { countEndpoint } from './http/count-endpoint.js';
 import { callEndpoint, matchRoute, rejectUnknownPath } from './http/dispatch.js';
 import { docsRoutes } from './http/docs.js';
 import { errorHandler } from './http/error-handler.js';
 import { healthRoutes } from './http/health.js';
-import { createLiveFeeds, type LiveFeeds } from './http/live/live-feeds.js';
+import { createLiveFeeds } from './http/live/live-feeds.js';
 import { createFeedSender } from './http/live/send-feed.js';
 import { requestMeter } from './http/measure-requests.js';
 import { servePublicRoutes } from './http/public-routes.js';
@@ -61,18 +61,18 @@ import type { Metrics } from './metrics/metrics.js';
 import { mqttDeviceEndpoints } from './mqtt/endpoints.js';
 import { mqttAuthRouter } from './mqtt/external/auth-endpoint.js';
 import type { DeviceLink } from './mqtt/sessions/device-link.js';
-import { type AreAncestorsEnabled, createEnabledCache } from './objects/ancestors.js';
-import { type Keyring, openKeyring, type ShareRevocations } from './objects/api-keys.js';
+import { createEnabledCache } from './objects/ancestors.js';
+import { openKeyring, type ShareRevocations } from './objects/api-keys.js';
 import type { Store } from './objects/context.js';
 import { openTokenLogin } from './oidc/token-login.js';
 import { device, resources, savedFilter } from './resources/index.js';
 import { buildOpenApiDocument } from './schema/openapi/document.js';
 import { streamEndpoints } from './streams/endpoints.js';
-import { createIngest, type Ingest } from './streams/ingest.js';
+import { createIngest } from './streams/ingest.js';
 import { liveStreamEndpoints } from './streams/live-endpoints.js';
 import { seriesEndpoints } from './streams/series-endpoints.js';
 import { createStreamSource } from './streams/stream-tail.js';
-import { createStreamRate, type StreamRate, streamRateEndpoints } from './traffic/stream-rate.js';
+import { createStreamRate, streamRateEndpoints } from './traffic/stream-rate.js';
 import type { SenderDeps } from './webhooks/attempt.js';
 import { createDescriber } from './webhooks/describe.js';
 import { webhookEndpoints } from './webhooks/endpoints.js';
@@ -107,25 +107,13 @@ export interface AppDeps {
 }
 
 /** The endpoints, and the state that the MQTT broker shares with them. */
-export interface App {
-  operations: readonly Endpoint[];
-  keyring: Keyring;
-  areAncestorsEnabled: AreAncestorsEnabled;
-  ingest: Ingest;
-  streamRate: StreamRate;
-  /** The part of the broker in the state and the commands of devices. */
-  link: DeviceLink;
-  live: LiveFeeds;
-  connections: Connections;
-  webhookSender: SenderDeps;
-  evaluation: EvaluationDeps & { loadRules: RuleSets['load'] };
-}
+export type App = ReturnType<typeof createApp>;
 
 /**
  * Builds the HTTP interface on `server`. The order of the middleware is that of reference/requests.md#order-of-checks;
  * the interface itself is one route table below {base_url}.
  */
-export function createApp(deps: AppDeps): App {
+export function createApp(deps: AppDeps) {
   const { server, express: app, config, store, vault, log, metrics, clock, writeLine } = deps;
   const { db } = store;
   const { isReady = db.isReady } = deps;

@@ -38,7 +38,7 @@ import { startDeferral } from './objects/deferred-receipts.js';
 import { waitForJournaled } from './objects/journal.js';
 import { saveLostReceipts } from './objects/lost-receipts.js';
 import { finishMoves } from './objects/moves.js';
-import { warnOfOtherKey } from './objects/sealed-values.js';
+import { countUnderOtherKey } from './objects/sealed-values.js';
 import { startValueFills, startValueReviews } from './objects/values/jobs.js';
 import { startStreamRetention } from './streams/retention.js';
 import { startSummaries } from './summaries/job.js';
@@ -300,12 +300,22 @@ function createMaintenance({
     await replayCompleted(store, clock());
     await beginLog(db);
     isInitialized = true;
-    for (const sealed of [sealedStorages, sealedWebhooks]) await warnOfOtherKey({ db, vault, log }, sealed);
+    await warnOfOtherKey({ db, vault, log });
     const key = await createBootstrapKey(db, config.bootstrap_api_key, Math.floor(clock() / 1000));
     if (key === undefined) return;
     const shown = config.bootstrap_api_key === undefined ? `, shown only this once: ${key}` : ' is BOOTSTRAP_API_KEY';
     print(`API key of user admin of account demo${shown}`);
   };
+}
+
+/** Logs how many stored secrets a changed SECRET_KEY has made unreadable. */
+async function warnOfOtherKey({ db, vault, log }: { db: Database; vault: Vault; log: Log }): Promise<void> {
+  const storages = await countUnderOtherKey(db, vault, sealedStorages);
+  const webhooks = await countUnderOtherKey(db, vault, sealedWebhooks);
+  if (storages > 0)
+    log.error({ count: storages }, 'linked storages are encrypted under another SECRET_KEY and cannot be opened');
+  if (webhooks > 0)
+    log.error({ count: webhooks }, 'secrets of webhooks are encrypted under another SECRET_KEY; nothing is sent there');
 }
 
 /**

@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { AppError } from '../errors.js';
-import { createAncestorNames, type NameAncestors } from '../objects/ancestors.js';
+import { createAncestorNames } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';
 import type { SendingDevice } from '../objects/received-streams.js';
 import { gravityOf } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
-import { createFactReader, type FactReader } from './fact-reader.js';
+import { createFactReader } from './fact-reader.js';
 import { createFacts, type Facts, type Step } from './facts.js';
-import { createMarker, isFresh, type SetMark } from './marks.js';
+import { createMarker, isFresh } from './marks.js';
 import {
   type AlarmRecord,
   buildClosing,
@@ -19,19 +19,11 @@ import {
   isAnyMet,
   isOpen,
   type Memory,
-  type RecordBatches,
 } from './records.js';
 import type { Condition, Rule } from './rule-sets.js';
 
-export interface EvaluationDeps {
-  store: Store;
-  /** Epoch milliseconds. */
-  clock: () => number;
-  nameAncestors: NameAncestors;
-  reader: FactReader;
-  records: RecordBatches;
-  setMark: SetMark;
-}
+/** What all evaluations of a process share. */
+export type EvaluationDeps = ReturnType<typeof createEvaluation>;
 
 /** Why a rule is looked at. */
 export interface Cause {
@@ -291,7 +283,7 @@ async function collectValues({ conditions }: Rule, facts: Facts): Promise<object
 }
 
 /** Creates what all evaluations of a process share. @param clock epoch milliseconds */
-export function createEvaluation(store: Store, clock: () => number): EvaluationDeps {
+export function createEvaluation(store: Store, clock: () => number) {
   const { db } = store;
   return {
     store,

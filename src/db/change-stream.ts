@@ -52,15 +52,7 @@ export interface ChangeBatch {
   resumeToken: ResumeToken;
 }
 
-export interface ChangeStream {
-  /**
-   * Reads the next batch. An empty one is returned after a second without changes: its position is later all the same.
-   * @throws ChangeHistoryLost; other errors end the stream too: open another one at the last position
-   */
-  next(): Promise<ChangeBatch>;
-  /** Ends the stream, and a `next` in progress with an error. */
-  close(): Promise<void>;
-}
+export type ChangeStream = Awaited<ReturnType<typeof openChangeStream>>;
 
 export interface ChangeStreamOptions {
   /** Reads the changes of one collection; default: of all. */
@@ -124,7 +116,7 @@ async function runCommand(database: mongo.Db, command: object, options: object):
  * Opens a change stream with commands of its own: the driver's stream parses every change by itself and reads once per
  * change while they come one by one. @throws ChangeHistoryLost
  */
-export async function openChangeStream(db: DatabaseAccess, options: ChangeStreamOptions): Promise<ChangeStream> {
+export async function openChangeStream(db: DatabaseAccess, options: ChangeStreamOptions) {
   const { collection, max_batch_size = default_batch_size, cycle_ms = 150, scan_limit_ms, signal: opening } = options;
   const { db: database } = db.collection(collection ?? 'events');
   const session = database.client.startSession({ causalConsistency: false });
@@ -160,7 +152,11 @@ export async function openChangeStream(db: DatabaseAccess, options: ChangeStream
   }
 
   return {
-    async next() {
+    /**
+     * Reads the next batch. An empty one is returned after a second without changes: its position is later all the same.
+     * @throws ChangeHistoryLost; other errors end the stream too: open another one at the last position
+     */
+    async next(): Promise<ChangeBatch> {
       const { cursor } = first ?? (await readMore());
       first = undefined;
       const changes = cursor.nextBatch ?? cursor.firstBatch ?? [];
@@ -169,7 +165,8 @@ export async function openChangeStream(db: DatabaseAccess, options: ChangeStream
       is_behind = changes.length === max_batch_size;
       return { changes, resumeToken: cursor.postBatchResumeToken };
     },
-    async close() {
+    /** Ends the stream, and a `next` in progress with an error. */
+    async close(): Promise<void> {
       stopped.abort();
       await read({ killCursors: source, cursors: [id] }).catch(() => undefined);
       await session.endSession();

@@ -35,7 +35,6 @@ async function openSettings(vault: Vault, stored: LinkedStorage): Promise<Settin
 export const sealedStorages: SealedType<LinkedStorage, Settings> = {
   plural: filestore.plural,
   revision: 'link',
-  warning: 'linked storages are encrypted under another SECRET_KEY and cannot be opened',
   open: openSettings,
   seal: sealSettings,
 };

@@ -1,4 +1,4 @@
-import { type Database, type Log, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { AppError } from '../errors.js';
 import type { Vault } from '../lib/vault.js';
 
@@ -7,8 +7,6 @@ export interface SealedType<T, V> {
   plural: string;
   /** Field that changes whenever another value is stored. */
   revision: string;
-  /** Tells that values are under another SECRET_KEY, and what follows. */
-  warning: string;
   /** @returns undefined if the value is under another SECRET_KEY or was tampered with */
   open(vault: Vault, stored: T): Promise<V | undefined>;
   /** Encrypts a value. @returns the fields that hold it */
@@ -26,14 +24,9 @@ export async function createSealedError(
   return new AppError('exception', { message });
 }
 
-/** Logs how many values a changed SECRET_KEY has made unreadable. */
-export async function warnOfOtherKey(
-  { db, vault, log }: { db: Database; vault: Vault; log: Log },
-  { plural, warning }: Pick<SealedType<unknown, unknown>, 'plural' | 'warning'>,
-): Promise<void> {
-  const filter = await selectUnderOtherKey(vault);
-  const count = await db.collection(plural).countDocuments(filter, { maxTimeMS: read_limit_ms });
-  if (count > 0) log.error({ count }, warning);
+/** Counts the values that a changed SECRET_KEY has made unreadable. */
+export async function countUnderOtherKey(db: Database, vault: Vault, { plural }: { plural: string }): Promise<number> {
+  return db.collection(plural).countDocuments(await selectUnderOtherKey(vault), { maxTimeMS: read_limit_ms });
 }
 
 /**

@@ -7,6 +7,15 @@ import { AppError } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
 import { isPlainObject } from '../schema/fields/object.js';
 
+/** The signing keys of the issuer of tokens. */
+interface IssuerKeys {
+  /**
+   * Creates the look-up of the key that a token names.
+   * @throws AppError database (5031) while no keys are known; errors of jose for a key that the issuer does not have
+   */
+  at(now_ms: number): JWTVerifyGetKey;
+}
+
 /** Leaves time to answer the request that waits for the keys. */
 const read_limit_ms = 4000;
 const max_document_bytes = 256 * 1024;
@@ -22,7 +31,7 @@ const unknown_key_ms = 60_000;
  * Opens the keys in the JWKS that the issuer's discovery document names (OpenID Connect Discovery 1.0 §4). They are read
  * when the first token comes, and stay in use while the issuer does not answer.
  */
-export function openIssuerKeys(issuer: string, log: Log) {
+export function openIssuerKeys(issuer: string, log: Log): IssuerKeys {
   // not the resolver of names that accounts choose, which remembers failures for longer
   const resolve = createResolver({ failure_kept_ms: retry_ms });
   const network = openNetwork({ allow_nets, variable: 'OIDC_ISSUER', resolve });
@@ -63,28 +72,21 @@ export function openIssuerKeys(issuer: string, log: Log) {
   }
 
   return {
-    /**
-     * Creates the look-up of the key that a token names.
-     * @throws AppError database (5031) while no keys are known; errors of jose for a key that the issuer does not have
-     */
-    at:
-      (now_ms: number): JWTVerifyGetKey =>
-      async (header, token) => {
-        const isFirst = keySet === undefined;
-        if (isFirst && (reading !== undefined || isPast('attempt', retry_ms, now_ms))) await read(now_ms);
-        if (keySet === undefined) {
-          throw new AppError('database', {}, { cause: new Error('the keys of OIDC_ISSUER are not known') });
-        }
-        if (isPast('read', max_age_ms, now_ms) && isPast('attempt', retry_ms, now_ms))
-          read(now_ms).catch(() => undefined);
-        try {
-          return await keySet(header, token);
-        } catch (error) {
-          if (!(error instanceof errors.JWKSNoMatchingKey) || isFirst || !(await readForUnknownKey(now_ms)))
-            throw error;
-          return keySet(header, token);
-        }
-      },
+    at: (now_ms) => async (header, token) => {
+      const isFirst = keySet === undefined;
+      if (isFirst && (reading !== undefined || isPast('attempt', retry_ms, now_ms))) await read(now_ms);
+      if (keySet === undefined) {
+        throw new AppError('database', {}, { cause: new Error('the keys of OIDC_ISSUER are not known') });
+      }
+      if (isPast('read', max_age_ms, now_ms) && isPast('attempt', retry_ms, now_ms))
+        read(now_ms).catch(() => undefined);
+      try {
+        return await keySet(header, token);
+      } catch (error) {
+        if (!(error instanceof errors.JWKSNoMatchingKey) || isFirst || !(await readForUnknownKey(now_ms))) throw error;
+        return keySet(header, token);
+      }
+    },
   };
 }
 

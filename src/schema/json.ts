@@ -49,17 +49,11 @@ export function parseJson(bytes: Buffer, max_values = max_body_values): ParsedJs
 const [space = 0, quote, backslash, comma, openingBracket, openingBrace, closingBracket, closingBrace] =
   Buffer.from(' "\\,[{]}');
 
-interface Extent {
-  /** Levels of nesting; counting stops beyond the limit. */
-  depth: number;
-  /** JSON values, exact for well-formed JSON. */
-  values: number;
-  /** The first byte that is not whitespace. */
-  first: number | undefined;
-}
-
-/** Measures JSON on its bytes: parsing what is too deep or has too many values is what must not happen. */
-function measure(body: Buffer): Extent {
+/**
+ * Measures JSON on its bytes: parsing what is too deep or has too many values is what must not happen.
+ * @returns levels of nesting, counted up to the limit, values, exact for well-formed JSON, and the first byte beside space
+ */
+function measure(body: Buffer) {
   let open = 0;
   let depth = 0;
   let values = 1;

@@ -68,7 +68,6 @@ async function openSecrets(vault: Vault, stored: StoredWebhook): Promise<Secrets
 export const sealedWebhooks: SealedType<StoredWebhook, Secrets> = {
   plural: webhook.plural,
   revision: 'version',
-  warning: 'secrets of webhooks are encrypted under another SECRET_KEY; nothing is sent there',
   open: openSecrets,
   seal: sealSecrets,
 };

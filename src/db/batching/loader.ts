@@ -5,23 +5,14 @@ import type { Id } from '../ids.js';
 import { sizeOfOpaque } from '../opaque-json.js';
 import { findAll, findRaw } from '../raw-find.js';
 import { isDocumentWithin, isWithin, type KeyLimit, type Reach } from '../reach.js';
-import { createBatcher, type Submit } from './batcher.js';
+import { createBatcher } from './batcher.js';
 import { createLookup } from './lookup.js';
 
 /**
  * Batching loader (cf. DataLoader) for one collection: calls made while a command is in flight are sent together in the
  * next one (docs/decisions/0008-batched-commands.md).
  */
-export interface BatchLoader {
-  /** A stored document as BSON, if it exists within reach. */
-  find(reach: Reach, id_developer: string): Promise<Uint8Array | undefined>;
-  /** The place of an object in the hierarchy, if it exists within reach. */
-  locate(reach: Reach, id_developer: string): Promise<StoredNode | undefined>;
-  /** The same by internal id, wherever it is. */
-  node(_id: Id): Promise<StoredNode | undefined>;
-  /** Inserts one document durably. @throws the driver's error for this document */
-  insert: Submit<StoredObject>;
-}
+export type BatchLoader = ReturnType<typeof createLoader>;
 
 const limits = { maxBatchSize: 64, maxInFlight: 2, accountOf };
 
@@ -40,7 +31,7 @@ export interface StoredNode {
 }
 
 /** Creates the loader of a collection. @param maxTimeMS time limit of each read in the database */
-export function createLoader(db: DatabaseAccess, plural: string, maxTimeMS: number): BatchLoader {
+export function createLoader(db: DatabaseAccess, plural: string, maxTimeMS: number) {
   // asked for each command, which fails if the data must not be used any more
   const open = () => db.collection<StoredObject>(plural);
   const { maxBatchSize } = limits;
@@ -74,9 +65,13 @@ export function createLoader(db: DatabaseAccess, plural: string, maxTimeMS: numb
     maxBatchSize,
   });
   return {
+    /** A stored document as BSON, if it exists within reach. */
     find: withinReach(find, (limit, bson) => isDocumentWithin(limit, plural, bson)),
+    /** The place of an object in the hierarchy, if it exists within reach. */
     locate: withinReach(locate, (limit, stored) => isWithin(limit, plural, stored)),
+    /** The same by internal id, wherever it is. */
     node,
+    /** Inserts one document durably. @throws the driver's error for this document */
     insert: createBatcher<StoredObject>((documents) => insert(open(), documents), {
       ...limits,
       bytesOf: sizeOfOpaque,
