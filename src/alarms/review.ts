@@ -92,7 +92,7 @@ export async function refreshDueRecords(deps: ReviewDeps, due: readonly AlarmRec
 export async function refreshDevices(
   deps: ReviewDeps,
   devices: readonly WatchedDevice[],
-  { rulesOf, causeOf }: DeviceSelection,
+  { rulesOf, causeOf }: { rulesOf(device: WatchedDevice): readonly Rule[]; causeOf(device: WatchedDevice): Cause },
 ): Promise<void> {
   const enabled = devices.filter(({ isEnabled }) => isEnabled);
   const isMember = createMemberLookup(deps, enabled);
@@ -107,10 +107,4 @@ export async function refreshDevices(
       await deps.records.find(buildWatchKey(rule._id, device._id)),
     );
   });
-}
-
-/** The rules that are evaluated at a device, and why. */
-export interface DeviceSelection {
-  rulesOf(device: WatchedDevice): readonly Rule[];
-  causeOf(device: WatchedDevice): Cause;
 }

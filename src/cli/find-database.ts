@@ -3,12 +3,6 @@ import { StartError } from '../errors.js';
 import { silentLog } from '../lib/log.js';
 import { hasDatabase } from '../mongod/data-dir.js';
 
-/** The database of a tool. */
-export interface ToolDatabase {
-  uri: string;
-  stop(): Promise<void>;
-}
-
 /** `existing`: refused if there is no database; `exclusive`: only if no service runs on DATA_DIR. */
 export type DatabaseMode = 'existing' | 'shared' | 'exclusive';
 
@@ -21,7 +15,7 @@ const printError = (line: string) => process.stderr.write(`${line}\n`);
 export async function findDatabase(
   { mongodb_uri, data_dir }: Pick<Config, 'mongodb_uri' | 'data_dir'>,
   mode: DatabaseMode,
-): Promise<ToolDatabase> {
+): Promise<{ uri: string; stop(): Promise<void> }> {
   const stop = async () => undefined;
   if (mongodb_uri !== undefined) return { uri: mongodb_uri, stop };
   if (mode === 'existing' && !hasDatabase(data_dir)) throw new StartError(`DATA_DIR ${data_dir} has no database`);

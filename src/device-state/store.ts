@@ -159,17 +159,12 @@ async function writeOnce(
   return [...lost].flatMap((write) => write.jobs);
 }
 
-interface BulkOptions {
-  session: mongo.ClientSession;
-  skipsInvalid: boolean;
-}
-
 /** Changes the states of many devices in a transaction. @returns how many @throws what `change` throws unless `skipsInvalid` */
 export async function updateStates(
   db: Database,
   owners: readonly StateOwner[],
   change: (state: DeviceState, owner: StateOwner) => ChangedState,
-  { session, skipsInvalid }: BulkOptions,
+  { session, skipsInvalid }: { session: mongo.ClientSession; skipsInvalid: boolean },
 ): Promise<number> {
   let changed = 0;
   for (const batch of splitIntoBatches(owners, max_bulk_size)) {

@@ -1,17 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Caller, createShares } from '../lib/shares.js';
 
-/** Account and caller of a piece of work. */
-export interface Yielding {
-  account: string;
-  caller?: Caller | undefined;
-}
-
 /**
  * Waits for the turn of the event loop in which the caller may do its next piece of work.
  * @throws the reason of the signal if the caller has left
  */
-export type YieldTurn = (yielding: Yielding) => Promise<void>;
+export type YieldTurn = (yielding: { account: string; caller?: Caller | undefined }) => Promise<void>;
 
 /**
  * Creates a queue that runs one waiting piece of work per turn of the event loop, so that others run in between. Accounts
