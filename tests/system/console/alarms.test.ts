@@ -180,6 +180,8 @@ describeInBrowser('alarms', () => {
     await ctx.service.create('alarmrules', { ...rule, id_device: 'Valve@demo' });
     const page = await ctx.open('alarmrules/Idle%40demo?tab=edit');
     const condition = page.getByRole('group', { name: 'Condition 1' });
+    // the paths to choose from have been read
+    await condition.getByText('1/min').waitFor();
     await condition.getByLabel('Kind').selectOption('nothing comes with');
     await condition.getByLabel('Path').selectOption('Speed');
     await condition.getByLabel('Minutes').fill('30');
