@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { type Connection, createConnection } from '../../src/mqtt/connection/connection.js';
+import { Connection } from '../../src/mqtt/connection/connection.js';
 import { encodeConnack } from '../../src/mqtt/connection/encode.js';
 import { createFrameReader } from '../../src/mqtt/connection/frames.js';
 import { type ConnectPacket, parsePacket, type Qos } from '../../src/mqtt/connection/packets.js';
@@ -35,7 +35,7 @@ export function openBareBroker(store: (message: Message) => Promise<unknown> = a
 
   function send({ connection }: BareSession, message: Message): void {
     const { qos } = message;
-    const packet_id = qos === 0 ? 0 : connection?.begin({ qos, origin: message, isReceived: false });
+    const packet_id = qos === 0 ? 0 : connection?.begin({ qos, origin: message });
     connection?.send({ ...message, packet_id: packet_id ?? 0 });
   }
 
@@ -52,7 +52,7 @@ export function openBareBroker(store: (message: Message) => Promise<unknown> = a
     const former = clean ? undefined : sessions.get(client_id);
     const session: BareSession = former ?? { clean, filters: new Map(), waiting: [], connection: undefined };
     const limits = { receive_maximum: 65_535, max_packet_bytes: Number.POSITIVE_INFINITY, topic_alias_maximum: 0 };
-    const connection = createConnection<Message>(
+    const connection = new Connection<Message>(
       { ...limits, level, wants_problem_information: false },
       {
         write: (bytes) => void socket.write(bytes),
@@ -86,7 +86,7 @@ export function openBareBroker(store: (message: Message) => Promise<unknown> = a
     socket.once('close', () => {
       if (session.connection !== connection) return;
       session.connection = undefined;
-      session.waiting.push(...[...connection.unacknowledged.values()].map(({ origin }) => origin));
+      session.waiting.push(...[...connection.unacknowledged()].map(([, { origin }]) => origin));
       if (clean) sessions.delete(client_id);
     });
     return connection;

@@ -1,6 +1,6 @@
 import { splitIntoBatches } from '../lib/batches.js';
 import { awaitLater, getOrStart } from '../lib/promises.js';
-import { type BrokerDeps, type Client, type ClientDeps, openClient } from './client.js';
+import { type BrokerDeps, Client, type ClientDeps } from './client.js';
 import { reasons } from './connection/reasons.js';
 import { findGoneOwners } from './login/login.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
@@ -154,7 +154,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     async admit(session: Session, request: ConnectRequest): Promise<Refusal | undefined> {
       const claimed = await takeOver(session, request.packet.clean);
       if (claimed === undefined) return 'client id in use';
-      const client = openClient(session, clientDeps);
+      const client = new Client(session, clientDeps);
       await openState(session, client, claimed);
       if (request.input.gone.aborted) session.end(reasons.unspecified);
       client.start(request, claimed.isResumed);

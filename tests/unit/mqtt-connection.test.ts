@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { type Connection, createConnection, type Host } from '../../src/mqtt/connection/connection.js';
+import { Connection, type Host } from '../../src/mqtt/connection/connection.js';
 import { encodeConnack, encodeDisconnect, encodeRefusal } from '../../src/mqtt/connection/encode.js';
 import { createFrameReader } from '../../src/mqtt/connection/frames.js';
 import { type Level, parsePacket, readProtocol } from '../../src/mqtt/connection/packets.js';
@@ -58,7 +58,7 @@ function open({ level = 5, reason = 0, ...limits }: Setting = {}): Opened {
     wants_problem_information: true,
     ...limits,
   };
-  const connection = createConnection<string>({ ...client, level }, host);
+  const connection = new Connection<string>({ ...client, level }, host);
   return {
     connection,
     calls,
@@ -282,7 +282,7 @@ describe('what a client sends is answered', () => {
     ['MQTT-4.6.0-4: PUBREL', ['50020003', '50020001', '50020002'], '6202'],
   ])('%s comes in the order of what it answers', async (_what, packets, head) => {
     const opened = open();
-    for (const origin of ['one', 'two', 'three']) opened.connection.begin({ qos: 2, origin, isReceived: false });
+    for (const origin of ['one', 'two', 'three']) opened.connection.begin({ qos: 2, origin });
     await Promise.all(packets.map((each) => opened.connection.handle(bytesOf(each))));
     expect(opened.out()).toBe(['0003', '0001', '0002'].map((id) => head + id).join('|'));
   });
@@ -400,7 +400,7 @@ describe('messages to a client', () => {
     'MQTT-2.2.1-4, MQTT-4.3.2-1, MQTT-4.3.3-1: at QoS %i under packet ids that are free, from 1 to 65535',
     (qos) => {
       const { connection } = open();
-      const begin = (origin: string, former?: number) => connection.begin({ qos, origin, isReceived: false }, former);
+      const begin = (origin: string, former?: number) => connection.begin({ qos, origin }, former);
       expect([begin('one'), begin('two', 1), begin('three', 7)]).toEqual([1, 2, 7]);
       const others = Array.from({ length: 65_532 }, () => begin('another'));
       expect([new Set(others).size, Math.min(...others), Math.max(...others)]).toEqual([65_532, 3, 65_535]);
@@ -411,7 +411,7 @@ describe('messages to a client', () => {
   it('MQTT-4.9.0-1, MQTT-4.9.0-2, MQTT-4.3.2-3: there is room until the receive maximum is not acknowledged', async () => {
     const opened = open({ receive_maximum: 2 });
     const { connection } = opened;
-    const begin = (origin: string) => connection.begin({ qos: 1, origin, isReceived: false });
+    const begin = (origin: string) => connection.begin({ qos: 1, origin });
     expect([begin('one'), connection.hasRoom(), begin('two'), connection.hasRoom()]).toEqual([1, true, 2, false]);
     await feed(opened, '40020001|40020001');
     expect([connection.hasRoom(), opened.calls]).toEqual([true, [['acknowledged', 'one']]]);
@@ -419,7 +419,7 @@ describe('messages to a client', () => {
 
   it('MQTT-3.3.4-10, MQTT-4.9.0-3: without room all other packets are answered', async () => {
     const opened = open({ receive_maximum: 1 });
-    opened.connection.begin({ qos: 1, origin: 'one', isReceived: false });
+    opened.connection.begin({ qos: 1, origin: 'one' });
     const subscribe = packet('82', '0007', '00', string('a'), '01');
     await feed(opened, `c000|${subscribe}|${packet('32', string('a'), '0007', '00')}`);
     expect([opened.connection.hasRoom(), opened.out()]).toEqual([false, 'd000|900400070001|40020007']);
@@ -427,7 +427,7 @@ describe('messages to a client', () => {
 
   it('MQTT-4.3.3-3, MQTT-4.3.3-5: at QoS 2 there is room only after PUBCOMP', async () => {
     const opened = open({ receive_maximum: 1 });
-    opened.connection.begin({ qos: 2, origin: 'one', isReceived: false });
+    opened.connection.begin({ qos: 2, origin: 'one' });
     const rooms = [opened.connection.hasRoom()];
     for (const each of ['50020001', '70020001']) {
       await feed(opened, each);
@@ -441,14 +441,14 @@ describe('messages to a client', () => {
     ['PUBREC', 2, '5003000197'],
   ] as const)('MQTT-4.4.0-2: %s with an error acknowledges a message', async (_type, qos, refusal) => {
     const opened = open();
-    opened.connection.begin({ qos, origin: 'one', isReceived: false });
+    opened.connection.begin({ qos, origin: 'one' });
     await feed(opened, refusal);
     expect([opened.out(), opened.calls]).toEqual(['', [['acknowledged', 'one']]]);
   });
 
   it('MQTT-4.3.3-4: at QoS 2 PUBREC is answered with PUBREL, PUBCOMP frees the id; a refusal frees it, too', async () => {
     const opened = open();
-    for (const origin of ['one', 'two']) opened.connection.begin({ qos: 2, origin, isReceived: false });
+    for (const origin of ['one', 'two']) opened.connection.begin({ qos: 2, origin });
     await feed(opened, '50020001|50020001|70020001|5003000297');
     expect(opened.out()).toBe('62020001|62020001');
     expect(opened.calls).toEqual([
@@ -470,7 +470,7 @@ describe('messages to a client', () => {
 
   it('MQTT-3.1.2-24, MQTT-3.1.2-25: one over the maximum packet size is left out as if it were acknowledged', () => {
     const opened = open({ max_packet_bytes: 10 });
-    const packet_id = opened.connection.begin({ qos: 1, origin: 'large', isReceived: false });
+    const packet_id = opened.connection.begin({ qos: 1, origin: 'large' });
     opened.connection.send({ ...message, qos: 1, packet_id, payload: Buffer.alloc(10) });
     expect([opened.out(), opened.calls]).toEqual(['', [['acknowledged', 'large']]]);
   });

@@ -33,8 +33,6 @@ export interface Published {
 export interface Unacknowledged<Origin> {
   qos: 1 | 2;
   origin: Origin;
-  /** The client has it: only its packet id is left. */
-  isReceived: boolean;
 }
 
 /** The broker, as the connection of a client calls it. Nothing rejects. */
@@ -69,162 +67,188 @@ export interface ClientLimits {
 }
 
 /** The protocol of one connection after its CONNACK: packets in, packets and calls of the host out. */
-export type Connection<Origin> = ReturnType<typeof createConnection<Origin>>;
-
-/** Creates the protocol of a connection. */
-export function createConnection<Origin>(client: ClientLimits, host: Host<Origin>) {
-  const { level } = client;
-  const unacknowledged = new Map<number, Unacknowledged<Origin>>();
-  const aliases = new Map<number, string>();
+export class Connection<Origin> {
+  // methods and fields of a class, and no map before its first entry: an idle connection holds an eighth of the memory
+  private unacknowledgedById: Map<number, Unacknowledged<Origin>> | undefined;
+  /** Topic aliases of the client. */
+  private aliases: Map<number, string> | undefined;
   /** Aliases of the first topics that the client gets messages of. */
-  const sentAliases = new Map<string, number>();
+  private sentAliases: Map<string, number> | undefined;
   /** Packet ids of the client that are not acknowledged. */
-  const incoming = new Set<number>();
-  let last_packet_id = 0;
+  private incoming: Set<number> | undefined;
+  private last_packet_id = 0;
 
-  function acknowledge(type: AckPacket['type'], packet_id: number, { reason, text }: Acknowledgement): void {
-    const shown = client.wants_problem_information ? text : undefined;
-    const bytes = level === 5 ? encodeAck(type, packet_id, reason, shown) : encodeAck(type, packet_id);
-    host.write(bytes.length <= client.max_packet_bytes ? bytes : encodeAck(type, packet_id, reason));
-  }
+  constructor(
+    private readonly client: ClientLimits,
+    private readonly host: Host<Origin>,
+  ) {}
 
-  function answer(type: 'suback' | 'unsuback', packet_id: number, codes: readonly number[]): void {
-    const bytes = encodeCodes(type, packet_id, codes, level);
-    if (bytes.length <= client.max_packet_bytes) host.write(bytes);
-    else host.fail(new PacketError('the client takes no packet so large', reasons.too_large));
-  }
-
-  function resolveAlias(packet: PublishPacket): void {
-    const { topic_alias } = packet.properties;
-    if (topic_alias === undefined) return;
-    const topic = aliases.get(topic_alias);
-    if (topic_alias === 0 || topic_alias > topic_alias_maximum)
-      throw new PacketError('invalid topic alias', reasons.invalid_topic_alias);
-    if (packet.topic !== '') aliases.set(topic_alias, packet.topic);
-    else if (topic === undefined) throw new PacketError('unknown topic alias', reasons.protocol_error);
-    else packet.topic = topic;
-  }
-
-  async function publish(packet: PublishPacket): Promise<void> {
-    const { qos, packet_id } = packet;
-    const { acknowledgement, delivered } = await host.publish(packet);
-    if (acknowledgement !== undefined && qos > 0) {
-      if (qos === 1 || acknowledgement.reason >= reasons.unspecified) incoming.delete(packet_id);
-      acknowledge(qos === 1 ? 'puback' : 'pubrec', packet_id, acknowledgement);
+  /** Handles a packet. @returns a promise while the broker is busy with it */
+  handle(bytes: Buffer): Promise<void> | undefined {
+    try {
+      return this.handlePacket(bytes);
+    } catch (error) {
+      if (!(error instanceof PacketError)) throw error;
+      this.host.fail(error);
+      return undefined;
     }
-    await delivered;
   }
 
-  function startPublish(packet: PublishPacket): Promise<void> {
-    resolveAlias(packet);
-    if (level === 5 && packet.qos > 0) {
-      incoming.add(packet.packet_id);
-      if (incoming.size > receive_maximum)
-        throw new PacketError('more than the receive maximum', reasons.receive_maximum);
-    }
-    return publish(packet);
-  }
-
-  async function release(packet_id: number): Promise<void> {
-    const isKnown = await host.release(packet_id);
-    incoming.delete(packet_id);
-    acknowledge('pubcomp', packet_id, { reason: isKnown ? reasons.success : reasons.packet_id_not_found });
-  }
-
-  /** PUBREC: stored before PUBREL is sent, because the message must not come again. */
-  async function receive(packet_id: number, reason: number): Promise<void> {
-    const message = unacknowledged.get(packet_id);
-    if (reason >= reasons.unspecified || message?.qos === 1) return complete(packet_id);
-    if (message !== undefined) {
-      await host.received(packet_id, message);
-      message.isReceived = true;
-    }
-    acknowledge('pubrel', packet_id, { reason: message === undefined ? reasons.packet_id_not_found : reasons.success });
-  }
-
-  function complete(packet_id: number): void {
-    const message = unacknowledged.get(packet_id);
-    if (message === undefined) return;
-    unacknowledged.delete(packet_id);
-    host.acknowledged(message);
-    host.hasRoom();
-  }
-
-  async function subscribe(packet: SubscribePacket): Promise<void> {
-    await host.subscribe(packet, (codes) => answer('suback', packet.packet_id, codes));
-  }
-
-  async function unsubscribe(packet_id: number, filters: readonly string[]): Promise<void> {
-    answer('unsuback', packet_id, await host.unsubscribe(filters));
-  }
-
-  function handlePacket(bytes: Buffer): Promise<void> | undefined {
-    const packet = parsePacket(bytes, level);
+  private handlePacket(bytes: Buffer): Promise<void> | undefined {
+    const packet = parsePacket(bytes, this.client.level);
     switch (packet.type) {
       case 'publish':
-        return startPublish(packet);
+        return this.startPublish(packet);
       case 'puback':
       case 'pubcomp':
-        complete(packet.packet_id);
+        this.complete(packet.packet_id);
         return undefined;
       case 'pubrec':
-        return receive(packet.packet_id, packet.reason);
+        return this.receive(packet.packet_id, packet.reason);
       case 'pubrel':
-        return release(packet.packet_id);
+        return this.release(packet.packet_id);
       case 'subscribe':
-        return subscribe(packet);
+        return this.host.subscribe(packet, (codes) => this.answer('suback', packet.packet_id, codes));
       case 'unsubscribe':
-        return unsubscribe(packet.packet_id, packet.filters);
+        return this.unsubscribe(packet.packet_id, packet.filters);
       case 'pingreq':
-        host.write(pingresp);
+        this.host.write(pingresp);
         return undefined;
       case 'disconnect':
-        host.disconnect(packet);
+        this.host.disconnect(packet);
         return undefined;
       default:
         throw new PacketError('unexpected packet type', reasons.protocol_error);
     }
   }
 
-  return {
-    /** Handles a packet. @returns a promise while the broker is busy with it */
-    handle(bytes: Buffer): Promise<void> | undefined {
-      try {
-        return handlePacket(bytes);
-      } catch (error) {
-        if (!(error instanceof PacketError)) throw error;
-        host.fail(error);
-        return undefined;
-      }
-    },
-    /** Reports whether a message of QoS 1 or 2 may be sent. */
-    hasRoom: () => unacknowledged.size < client.receive_maximum,
-    /** Takes a packet id for a message of QoS 1 or 2. @param former under which it was sent before */
-    begin(message: Unacknowledged<Origin>, former?: number): number {
-      let packet_id = former ?? 0;
-      while (packet_id === 0 || unacknowledged.has(packet_id)) {
-        last_packet_id = (last_packet_id % max_packet_id) + 1;
-        packet_id = last_packet_id;
-      }
-      unacknowledged.set(packet_id, message);
-      return packet_id;
-    },
-    /** Sends a message, or leaves it out if it is too large for the client. */
-    send(message: OutgoingMessage) {
-      const sentAlias = sentAliases.get(message.topic);
-      const hasFree = sentAliases.size < Math.min(client.topic_alias_maximum, topic_alias_maximum);
-      const topic_alias = sentAlias ?? (hasFree ? sentAliases.size + 1 : undefined);
-      const topic = sentAlias === undefined ? message.topic : '';
-      const bytes = encodePublish(topic_alias === undefined ? message : { ...message, topic, topic_alias }, level);
-      if (bytes.length > client.max_packet_bytes) return complete(message.packet_id);
-      if (topic_alias !== undefined) sentAliases.set(message.topic, topic_alias);
-      host.write(bytes);
-    },
-    /** Sends PUBREL for a message that an earlier connection has received. */
-    sendRelease(packet_id: number, origin: Origin): void {
-      unacknowledged.set(packet_id, { qos: 2, origin, isReceived: true });
-      host.write(encodeAck('pubrel', packet_id));
-    },
-    unacknowledged,
-  };
+  /** Reports whether a message of QoS 1 or 2 may be sent. */
+  hasRoom(): boolean {
+    return (this.unacknowledgedById?.size ?? 0) < this.client.receive_maximum;
+  }
+
+  /** Messages of QoS 1 and 2 that the client has not acknowledged, by packet id. */
+  unacknowledged(): Iterable<[packet_id: number, message: Unacknowledged<Origin>]> {
+    return this.unacknowledgedById ?? [];
+  }
+
+  /** Takes a packet id for a message of QoS 1 or 2. @param former under which it was sent before */
+  begin(message: Unacknowledged<Origin>, former = 0): number {
+    this.unacknowledgedById ??= new Map();
+    let packet_id = former;
+    while (packet_id === 0 || this.unacknowledgedById.has(packet_id)) {
+      this.last_packet_id = (this.last_packet_id % max_packet_id) + 1;
+      packet_id = this.last_packet_id;
+    }
+    this.unacknowledgedById.set(packet_id, message);
+    return packet_id;
+  }
+
+  /** Sends a message, or leaves it out if it is too large for the client. */
+  send(message: OutgoingMessage): void {
+    const { level, max_packet_bytes } = this.client;
+    const { aliased, topic_alias } = this.aliasTopic(message);
+    const bytes = encodePublish(aliased, level);
+    if (bytes.length > max_packet_bytes) {
+      this.complete(message.packet_id);
+      return;
+    }
+    if (topic_alias !== undefined) {
+      this.sentAliases ??= new Map();
+      this.sentAliases.set(message.topic, topic_alias);
+    }
+    this.host.write(bytes);
+  }
+
+  /** Gives a message the alias of its topic, or a new one while the client allows more. */
+  private aliasTopic(message: OutgoingMessage): { aliased: OutgoingMessage; topic_alias?: number } {
+    const { sentAliases } = this;
+    const sentAlias = sentAliases?.get(message.topic);
+    const count = sentAliases?.size ?? 0;
+    const hasFree = count < Math.min(this.client.topic_alias_maximum, topic_alias_maximum);
+    const topic_alias = sentAlias ?? (hasFree ? count + 1 : undefined);
+    if (topic_alias === undefined) return { aliased: message };
+    const topic = sentAlias === undefined ? message.topic : '';
+    return { aliased: { ...message, topic, topic_alias }, topic_alias };
+  }
+
+  /** Sends PUBREL for a message that an earlier connection has received. */
+  sendRelease(packet_id: number, origin: Origin): void {
+    this.unacknowledgedById ??= new Map();
+    this.unacknowledgedById.set(packet_id, { qos: 2, origin });
+    this.host.write(encodeAck('pubrel', packet_id));
+  }
+
+  private acknowledge(type: AckPacket['type'], packet_id: number, { reason, text }: Acknowledgement): void {
+    const { level, max_packet_bytes, wants_problem_information } = this.client;
+    const shown = wants_problem_information ? text : undefined;
+    const bytes = level === 5 ? encodeAck(type, packet_id, reason, shown) : encodeAck(type, packet_id);
+    this.host.write(bytes.length <= max_packet_bytes ? bytes : encodeAck(type, packet_id, reason));
+  }
+
+  private answer(type: 'suback' | 'unsuback', packet_id: number, codes: readonly number[]): void {
+    const bytes = encodeCodes(type, packet_id, codes, this.client.level);
+    if (bytes.length <= this.client.max_packet_bytes) this.host.write(bytes);
+    else this.host.fail(new PacketError('the client takes no packet so large', reasons.too_large));
+  }
+
+  private startPublish(packet: PublishPacket): Promise<void> {
+    this.resolveAlias(packet);
+    if (this.client.level === 5 && packet.qos > 0) {
+      this.incoming ??= new Set();
+      this.incoming.add(packet.packet_id);
+      if (this.incoming.size > receive_maximum)
+        throw new PacketError('more than the receive maximum', reasons.receive_maximum);
+    }
+    return this.publish(packet);
+  }
+
+  private resolveAlias(packet: PublishPacket): void {
+    const { topic_alias } = packet.properties;
+    if (topic_alias === undefined) return;
+    this.aliases ??= new Map();
+    const topic = this.aliases.get(topic_alias);
+    if (topic_alias === 0 || topic_alias > topic_alias_maximum)
+      throw new PacketError('invalid topic alias', reasons.invalid_topic_alias);
+    if (packet.topic !== '') this.aliases.set(topic_alias, packet.topic);
+    else if (topic === undefined) throw new PacketError('unknown topic alias', reasons.protocol_error);
+    else packet.topic = topic;
+  }
+
+  private async publish(packet: PublishPacket): Promise<void> {
+    const { qos, packet_id } = packet;
+    const { acknowledgement, delivered } = await this.host.publish(packet);
+    if (acknowledgement !== undefined && qos > 0) {
+      if (qos === 1 || acknowledgement.reason >= reasons.unspecified) this.incoming?.delete(packet_id);
+      this.acknowledge(qos === 1 ? 'puback' : 'pubrec', packet_id, acknowledgement);
+    }
+    await delivered;
+  }
+
+  private async release(packet_id: number): Promise<void> {
+    const isKnown = await this.host.release(packet_id);
+    this.incoming?.delete(packet_id);
+    this.acknowledge('pubcomp', packet_id, { reason: isKnown ? reasons.success : reasons.packet_id_not_found });
+  }
+
+  /** PUBREC: stored before PUBREL is sent, because the message must not come again. */
+  private async receive(packet_id: number, reason: number): Promise<void> {
+    const message = this.unacknowledgedById?.get(packet_id);
+    if (reason >= reasons.unspecified || message?.qos === 1) return this.complete(packet_id);
+    if (message !== undefined) await this.host.received(packet_id, message);
+    const answer = message === undefined ? reasons.packet_id_not_found : reasons.success;
+    this.acknowledge('pubrel', packet_id, { reason: answer });
+  }
+
+  private complete(packet_id: number): void {
+    const message = this.unacknowledgedById?.get(packet_id);
+    if (message === undefined) return;
+    this.unacknowledgedById?.delete(packet_id);
+    this.host.acknowledged(message);
+    this.host.hasRoom();
+  }
+
+  private async unsubscribe(packet_id: number, filters: readonly string[]): Promise<void> {
+    this.answer('unsuback', packet_id, await this.host.unsubscribe(filters));
+  }
 }

@@ -21,32 +21,133 @@ interface InputOptions {
   onLeft(): void;
 }
 
-/** The packets of a client. */
-export type Input = ReturnType<typeof createInput>;
-
 /** Reads the packets of a stream while there is memory for them, which is given back when the broker has handled them. */
-export function createInput(stream: Duplex, { shares, sender, handle, onError, onLeft }: InputOptions) {
-  const split = createFrameReader();
+export class Input {
+  private readonly split = createFrameReader();
   /** Parts of the pool, in the order of the bytes. */
-  const parts: { bytes: number; release: Release }[] = [];
+  private readonly parts: { bytes: number; release: Release }[] = [];
   /** Created by the first wait: most connections never wait. */
-  let left: AbortController | undefined;
-  let held_bytes = 0;
+  private left: AbortController | undefined;
+  private held_bytes = 0;
   /** Bytes of the next packet that are counted already. */
-  let reserved_bytes = 0;
-  let handling = 0;
-  let isWaiting = false;
-  let isStopped = false;
-  let isClosed = false;
-  let onIdle: () => void = () => undefined;
+  private reserved_bytes = 0;
+  private handling = 0;
+  private isWaiting = false;
+  private isStopped = false;
+  private isClosed = false;
+  private onIdle: (() => void) | undefined;
 
-  function hold(bytes: number, release: Release): void {
-    if (isClosed) release();
-    else parts.push({ bytes, release });
+  constructor(
+    private readonly stream: Duplex,
+    private readonly options: InputOptions,
+  ) {}
+
+  /** Takes bytes that were received before. */
+  start(received: Buffer): void {
+    const { onLeft } = this.options;
+    this.stream.on('data', this.receive).on('end', onLeft).on('close', onLeft);
+    this.receive(received);
   }
 
-  function giveBack(bytes: number): void {
-    held_bytes -= bytes;
+  /** Reads no more, and calls back once all packets are handled. */
+  stop(onIdle?: () => void): void {
+    const { onLeft } = this.options;
+    this.isStopped = true;
+    this.stream.off('data', this.receive).off('end', onLeft).off('close', onLeft);
+    this.onIdle = onIdle;
+    if (this.handling === 0) onIdle?.();
+  }
+
+  /** Stops, and gives everything back when the broker has stored it. */
+  close(): void {
+    this.stop();
+    this.isClosed = true;
+    this.left?.abort();
+    const releaseAll = () => {
+      for (const { release } of this.parts.splice(0)) release();
+    };
+    this.options.sender.publishQueue.then(releaseAll, releaseAll);
+  }
+
+  private readonly receive = (chunk: Buffer): void => {
+    if (this.isStopped) return;
+    const reserved = Math.min(this.reserved_bytes, chunk.length);
+    this.reserved_bytes -= reserved;
+    this.reserve(chunk.length - reserved, () => {
+      const missing = this.take(chunk);
+      if (this.isStopped) return;
+      if (this.stream.readableEnded || this.stream.destroyed) return this.options.onLeft();
+      // connections that each wait for the rest of a packet would wait for each other
+      this.reserve(missing - this.reserved_bytes, () => this.readOn());
+      this.reserved_bytes = Math.max(this.reserved_bytes, missing);
+    });
+  };
+
+  /** @returns the bytes that complete the next packet */
+  private take(chunk: Buffer): number {
+    const { packets, missing_bytes, error } = this.split(chunk);
+    for (const packet of packets) {
+      if (this.isStopped) return 0;
+      const { length } = packet;
+      this.handling++;
+      const handled = awaitLater(this.options.handle(packet));
+      const done = () => this.finish(length);
+      if (handled === undefined) done();
+      else handled.then(done, done);
+    }
+    if (error === undefined || this.isStopped) return missing_bytes;
+    this.options.onError(error);
+    return 0;
+  }
+
+  private finish(bytes: number): void {
+    const isFull = this.held_bytes >= max_session_bytes;
+    this.handling--;
+    this.giveBack(bytes);
+    if (isFull) this.readOn();
+    if (this.handling === 0) this.onIdle?.();
+  }
+
+  private readOn(): void {
+    if (this.isStopped) return;
+    if (!this.isWaiting && this.held_bytes < max_session_bytes) this.stream.resume();
+    else this.stream.pause();
+  }
+
+  /** Takes memory, and reads nothing until there is some. */
+  private reserve(bytes: number, next: () => void): void {
+    if (bytes <= 0 || this.tryHold(bytes)) {
+      next();
+      return;
+    }
+    const { shares, sender, onLeft } = this.options;
+    this.isWaiting = true;
+    this.stream.pause();
+    this.left ??= new AbortController();
+    shares.acquire(sender.account, { amount: bytes, signal: this.left.signal }).then((acquired) => {
+      this.isWaiting = false;
+      this.hold(bytes, acquired);
+      next();
+    }, onLeft);
+  }
+
+  /** @returns false if there is no memory now */
+  private tryHold(bytes: number): boolean {
+    this.held_bytes += bytes;
+    const { shares, sender } = this.options;
+    const release = shares.tryTake(sender.account, bytes);
+    if (release !== undefined) this.hold(bytes, release);
+    return release !== undefined;
+  }
+
+  private hold(bytes: number, release: Release): void {
+    if (this.isClosed) release();
+    else this.parts.push({ bytes, release });
+  }
+
+  private giveBack(bytes: number): void {
+    const { parts } = this;
+    this.held_bytes -= bytes;
     let rest = bytes;
     for (let [first] = parts; first !== undefined && rest > 0; [first] = parts) {
       const freed = Math.min(rest, first.bytes);
@@ -57,100 +158,4 @@ export function createInput(stream: Duplex, { shares, sender, handle, onError, o
       parts.shift();
     }
   }
-
-  function finish(bytes: number): void {
-    const isFull = held_bytes >= max_session_bytes;
-    handling--;
-    giveBack(bytes);
-    if (isFull) readOn();
-    if (handling === 0) onIdle();
-  }
-
-  /** @returns the bytes that complete the next packet */
-  function take(chunk: Buffer): number {
-    const { packets, missing_bytes, error } = split(chunk);
-    for (const packet of packets) {
-      if (isStopped) return 0;
-      const { length } = packet;
-      handling++;
-      const handled = awaitLater(handle(packet));
-      const done = () => finish(length);
-      if (handled === undefined) done();
-      else handled.then(done, done);
-    }
-    if (error === undefined || isStopped) return missing_bytes;
-    onError(error);
-    return 0;
-  }
-
-  /** @returns false if there is no memory now */
-  function tryHold(bytes: number): boolean {
-    held_bytes += bytes;
-    const release = shares.tryTake(sender.account, bytes);
-    if (release !== undefined) hold(bytes, release);
-    return release !== undefined;
-  }
-
-  /** Takes memory, and reads nothing until there is some. */
-  function reserve(bytes: number, next: () => void): void {
-    if (bytes <= 0 || tryHold(bytes)) {
-      next();
-      return;
-    }
-    isWaiting = true;
-    stream.pause();
-    left ??= new AbortController();
-    shares.acquire(sender.account, { amount: bytes, signal: left.signal }).then((acquired) => {
-      isWaiting = false;
-      hold(bytes, acquired);
-      next();
-    }, onLeft);
-  }
-
-  function receive(chunk: Buffer): void {
-    if (isStopped) return;
-    const reserved = Math.min(reserved_bytes, chunk.length);
-    reserved_bytes -= reserved;
-    reserve(chunk.length - reserved, () => {
-      const missing = take(chunk);
-      if (isStopped) return;
-      if (stream.readableEnded || stream.destroyed) return onLeft();
-      // connections that each wait for the rest of a packet would wait for each other
-      reserve(missing - reserved_bytes, readOn);
-      reserved_bytes = Math.max(reserved_bytes, missing);
-    });
-  }
-
-  function readOn(): void {
-    if (isStopped) return;
-    if (!isWaiting && held_bytes < max_session_bytes) stream.resume();
-    else stream.pause();
-  }
-
-  /** Reads no more, and calls back once all packets are handled. */
-  function stop(idle: () => void): void {
-    isStopped = true;
-    stream.off('data', receive).off('end', onLeft).off('close', onLeft);
-    onIdle = idle;
-    if (handling === 0) idle();
-  }
-
-  return {
-    /** Takes bytes that were received before. */
-    start(received: Buffer): void {
-      stream.on('data', receive).on('end', onLeft).on('close', onLeft);
-      receive(received);
-    },
-    stop,
-    /** Stops, and gives everything back when the broker has stored it. */
-    close(): void {
-      stop(() => undefined);
-      isClosed = true;
-      left?.abort();
-      const releaseAll = () => {
-        for (const { release } of parts.splice(0)) release();
-      };
-      sender.publishQueue.then(releaseAll, releaseAll);
-    },
-  };
 }

@@ -16,92 +16,102 @@ export function closeGently(stream: Duplex, last_bytes?: Buffer): void {
 }
 
 /** Messages on their way to a client. */
-export type Outbox = ReturnType<typeof createOutbox>;
+export class Outbox {
+  /** Resolves when the connection ends. */
+  readonly ended: Promise<void>;
+  private onEnded: () => void = () => undefined;
+  private pending: Buffer[] = [];
+  private pending_bytes = 0;
+  private isClosed = false;
+  private isScheduled = false;
+  private read: { promise: Promise<void>; resolve: () => void; timer: NodeJS.Timeout } | undefined;
 
-/** @param onStuck is called if the client reads nothing for 5 s */
-export function createOutbox(stream: Duplex, onStuck: () => void) {
-  let pending: Buffer[] = [];
-  let pending_bytes = 0;
-  let isOpen = true;
-  let isScheduled = false;
-  let read: { promise: Promise<void>; resolve: () => void; timer: NodeJS.Timeout } | undefined;
-  let onEnded: () => void = () => undefined;
-  const ended = new Promise<void>((resolve) => {
-    onEnded = resolve;
-  });
-
-  const isBehind = () => stream.writableLength > 0 || pending_bytes > max_turn_bytes;
-
-  function settleReaders(): void {
-    if (read === undefined) return;
-    if (isOpen && isBehind()) {
-      read.timer.refresh();
-      return;
-    }
-    clearTimeout(read.timer);
-    read.resolve();
-    read = undefined;
+  /** @param onStuck is called if the client reads nothing for 5 s */
+  constructor(
+    private readonly stream: Duplex,
+    private readonly onStuck: () => void,
+  ) {
+    this.ended = new Promise<void>((resolve) => {
+      this.onEnded = resolve;
+    });
   }
 
-  function write(): void {
-    isScheduled = false;
-    if (pending_bytes === 0 || stream.destroyed || stream.writableEnded) return;
-    const bytes = pending.length === 1 ? (pending[0] as Buffer) : Buffer.concat(pending, pending_bytes);
-    pending = [];
-    pending_bytes = 0;
-    // it is no error that a client has left
-    stream.write(bytes, settleReaders);
+  /** False once the connection is over, though the client may still read the last bytes. */
+  isOpen(): boolean {
+    return !this.isClosed;
   }
 
-  function whenRead(): Promise<void> | undefined {
-    if (!isOpen || !isBehind()) return undefined;
-    if (read !== undefined) return read.promise;
+  waitingBytes(): number {
+    return this.pending_bytes + this.stream.writableLength;
+  }
+
+  /** Writes what is pushed in one turn of the event loop together. */
+  push(bytes: Buffer): void {
+    if (this.isClosed) return;
+    this.pending.push(bytes);
+    this.pending_bytes += bytes.length;
+    if (this.isScheduled) return;
+    this.isScheduled = true;
+    setImmediate(() => this.write());
+  }
+
+  /** @returns undefined while the client reads, else a promise that resolves when it has read enough or leaves */
+  whenRead(): Promise<void> | undefined {
+    if (this.isClosed || !this.isBehind()) return undefined;
+    if (this.read !== undefined) return this.read.promise;
     let resolve: () => void = () => undefined;
     const promise = new Promise<void>((settle) => {
       resolve = settle;
     });
-    read = { promise, resolve, timer: setTimeout(onStuck, stuck_ms).unref() };
+    this.read = { promise, resolve, timer: setTimeout(this.onStuck, stuck_ms).unref() };
     return promise;
   }
 
-  function abandon(): void {
-    isOpen = false;
-    settleReaders();
-    onEnded();
+  /** Resolves when everything is handed to the network, or after 1 s. */
+  async flush(): Promise<void> {
+    this.write();
+    const flushed = awaitLater(this.whenRead());
+    if (flushed !== undefined) await Promise.race([flushed, sleep(linger_ms, undefined, { ref: false })]);
   }
 
-  return {
-    // V8 makes a hidden class for each object with getters
-    /** False once the connection is over, though the client may still read the last bytes. */
-    isOpen: () => isOpen,
-    waitingBytes: () => pending_bytes + stream.writableLength,
-    /** Writes what is pushed in one turn of the event loop together. */
-    push(bytes: Buffer): void {
-      if (!isOpen) return;
-      pending.push(bytes);
-      pending_bytes += bytes.length;
-      if (isScheduled) return;
-      isScheduled = true;
-      setImmediate(write);
-    },
-    /** @returns undefined while the client reads, else a promise that resolves when it has read enough or leaves */
-    whenRead,
-    /** Resolves when everything is handed to the network, or after 1 s. */
-    async flush(): Promise<void> {
-      write();
-      const flushed = awaitLater(whenRead());
-      if (flushed !== undefined) await Promise.race([flushed, sleep(linger_ms, undefined, { ref: false })]);
-    },
-    /** Ends the connection. */
-    close(last_bytes?: Buffer): void {
-      if (!isOpen) return;
-      write();
-      abandon();
-      closeGently(stream, last_bytes);
-    },
-    /** Leaves the stream to others. */
-    abandon,
-    /** Resolves when the connection ends. */
-    ended,
-  };
+  /** Ends the connection. */
+  close(last_bytes?: Buffer): void {
+    if (this.isClosed) return;
+    this.write();
+    this.abandon();
+    closeGently(this.stream, last_bytes);
+  }
+
+  /** Leaves the stream to others. */
+  abandon(): void {
+    this.isClosed = true;
+    this.settleReaders();
+    this.onEnded();
+  }
+
+  private isBehind(): boolean {
+    return this.stream.writableLength > 0 || this.pending_bytes > max_turn_bytes;
+  }
+
+  private settleReaders(): void {
+    if (this.read === undefined) return;
+    if (!this.isClosed && this.isBehind()) {
+      this.read.timer.refresh();
+      return;
+    }
+    clearTimeout(this.read.timer);
+    this.read.resolve();
+    this.read = undefined;
+  }
+
+  private write(): void {
+    const { pending, pending_bytes, stream } = this;
+    this.isScheduled = false;
+    if (pending_bytes === 0 || stream.destroyed || stream.writableEnded) return;
+    const bytes = pending.length === 1 ? (pending[0] as Buffer) : Buffer.concat(pending, pending_bytes);
+    this.pending = [];
+    this.pending_bytes = 0;
+    // it is no error that a client has left
+    stream.write(bytes, () => this.settleReaders());
+  }
 }

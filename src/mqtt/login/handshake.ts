@@ -4,7 +4,7 @@ import { awaitLater } from '../../lib/promises.js';
 import type { LogLine } from '../../lib/rate-limited-log.js';
 import { encodeDisconnect } from '../connection/encode.js';
 import { findPublishes } from '../connection/frames.js';
-import { createOutbox } from '../connection/outbox.js';
+import { Outbox } from '../connection/outbox.js';
 import type { ConnectPacket } from '../connection/packets.js';
 import { type Reason, reasons } from '../connection/reasons.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from '../protocol/connect-packet.js';
@@ -13,7 +13,7 @@ import type { ConnectionList } from '../sessions/connection-list.js';
 import type { DropReason } from '../sessions/ingest.js';
 import { describeConnect, describeOwner, formatName } from '../sessions/login-names.js';
 import type { Session } from '../sessions/session.js';
-import { createWill } from '../sessions/wills.js';
+import { SessionWill } from '../sessions/wills.js';
 import { createRandomId } from '../store/keys.js';
 import { session_ttl_s } from '../store/sessions.js';
 import { findCertifiedDevice } from './client-certificate.js';
@@ -145,7 +145,7 @@ function openSession(
 ): Session {
   const connection = createRandomId();
   const { level, clean, keep_alive_s, properties, will } = packet;
-  const outbox = createOutbox(stream, () => {
+  const outbox = new Outbox(stream, () => {
     protocolError(session, 'it does not read');
     end(reasons.quota);
   });
@@ -168,7 +168,7 @@ function openSession(
     subscriptions: new Map(),
     storeQueue: Promise.resolve(),
     queue: undefined,
-    will: createWill(db, connection, will),
+    will: new SessionWill(db, connection, will),
     endWill: () => session.will.take(),
     received: undefined,
     counts: { messages: 0, drops: 0 },

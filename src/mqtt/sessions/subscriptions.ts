@@ -36,52 +36,142 @@ interface Deps {
 
 const isGranted = (code: number | undefined) => code !== undefined && code < reasons.unspecified;
 
-/** Creates the subscriptions of a connection that has none yet. */
-export function createSubscriptions(deps: Deps) {
-  const { session, delivery, rules, subscribers, retained, deviceFeeds } = deps;
-  const { outbox, subscriptions } = session;
-  let feed: DeviceFeed | undefined;
+/** The subscriptions of a connection. */
+export class Subscriptions {
+  private feed: DeviceFeed | undefined;
   /** Filters are granted in the order of their packets, and stored together. */
-  let granting: Promise<unknown> = Promise.resolve();
-  let sending: Promise<void> = Promise.resolve();
+  private granting: Promise<unknown> | undefined;
+  private sending: Promise<void> | undefined;
 
-  function follow(filter: string, isRetainedWanted: boolean): void {
-    // it may have been unsubscribed before it was stored
-    if (!isFed(filter) || findSharedFilter(filter) !== undefined || !outbox.isOpen() || !subscriptions.has(filter))
-      return;
-    feed ??= deps.openFeed();
-    deviceFeeds.follow(feed, filter, isRetainedWanted);
+  constructor(private readonly deps: Deps) {}
+
+  /** Grants filters one after the other, calls back with a code for each, and sends what is retained. */
+  async subscribe(packet: SubscribePacket, granted: (codes: readonly number[]) => void): Promise<void> {
+    const { session, rules } = this.deps;
+    let before: ReadonlyMap<string, SubscriptionOptions> = session.subscriptions;
+    try {
+      const grants = awaitLater(
+        Promise.resolve(this.granting).then(() => {
+          before = new Map(session.subscriptions);
+          return this.grantAll(packet);
+        }),
+      );
+      this.granting = grants.catch(() => undefined);
+      const saving = awaitLater(
+        grants.then(async (codes) => {
+          if (codes.some(isGranted)) await this.deps.save();
+          return codes;
+        }),
+      );
+      // what the client publishes next is queued for itself, too
+      session.storeQueue = awaitLater(Promise.allSettled([session.storeQueue, saving]).then(() => undefined));
+      const codes = await saving;
+      granted(codes);
+      const filters = packet.filters.filter((_filter, index) => isGranted(codes[index]));
+      const wanted = filters.filter(
+        ({ filter, retain_handling }) =>
+          findSharedFilter(filter) === undefined &&
+          (retain_handling === 0 || (retain_handling === 1 && !before.has(filter))),
+      );
+      for (const each of filters) this.follow(each.filter, wanted.includes(each));
+      const topics = wanted.map(({ filter }) => filter);
+      this.sending = (this.sending ?? Promise.resolve()).then(() => this.sendRetained(topics)).catch(rules.failed);
+      await this.sending;
+    } catch (error) {
+      rules.failed(error);
+      for (const { filter } of packet.filters) {
+        const previous = before.get(filter);
+        if (previous === undefined) this.remove(filter);
+        else this.put(filter, previous);
+      }
+      granted(packet.filters.map(() => reasons.unspecified));
+    }
   }
 
-  function put(filter: string, granted: SubscriptionOptions): void {
-    subscriptions.set(filter, granted);
-    if (outbox.isOpen()) addTo(filter, granted);
+  /** @returns a code for each filter */
+  async unsubscribe(filters: readonly string[]): Promise<readonly number[]> {
+    const { session, rules } = this.deps;
+    const removing = awaitLater(
+      Promise.resolve(this.granting).then(() => filters.map((filter) => this.remove(filter))),
+    );
+    this.granting = removing;
+    const found = await removing;
+    const saved = awaitLater(this.deps.save().catch(rules.failed));
+    if (session.queue !== undefined) await saved;
+    return found.map((isFound) => (isFound ? reasons.success : reasons.no_subscription_existed));
+  }
+
+  /** Takes over the subscriptions of a persistent session that are still allowed. */
+  async restore(stored: readonly StoredSubscription[]): Promise<void> {
+    const { session, rules } = this.deps;
+    const names = stored.map(({ topic }) => topic);
+    const refusals = await rules.findRefusals(session, names);
+    for (const [index, { topic, ...options }] of stored.entries())
+      if (refusals[index] === undefined) session.subscriptions.set(topic, options);
+    if (session.subscriptions.size < stored.length) await this.deps.save();
+  }
+
+  /** Begins to deliver what they cover. */
+  start(): void {
+    for (const [filter, granted] of this.deps.session.subscriptions) {
+      this.addTo(filter, granted);
+      this.follow(filter, true);
+    }
+  }
+
+  close(): void {
+    const { session, deviceFeeds } = this.deps;
+    for (const filter of session.subscriptions.keys()) this.stopDelivery(filter);
+    if (this.feed !== undefined) deviceFeeds.leave(this.feed);
+  }
+
+  /** The client has acknowledged a command. */
+  acknowledge(command: CommandRef): void {
+    this.feed?.acknowledge(command);
+  }
+
+  private follow(filter: string, isRetainedWanted: boolean): void {
+    const { session, deviceFeeds } = this.deps;
+    if (!isFed(filter) || findSharedFilter(filter) !== undefined) return;
+    // it may have been unsubscribed before it was stored
+    if (!session.outbox.isOpen() || !session.subscriptions.has(filter)) return;
+    this.feed ??= this.deps.openFeed();
+    deviceFeeds.follow(this.feed, filter, isRetainedWanted);
+  }
+
+  private put(filter: string, granted: SubscriptionOptions): void {
+    const { session } = this.deps;
+    session.subscriptions.set(filter, granted);
+    if (session.outbox.isOpen()) this.addTo(filter, granted);
   }
 
   /** The stored session is the member of a shared subscription. */
-  function addTo(filter: string, granted: SubscriptionOptions): void {
+  private addTo(filter: string, granted: SubscriptionOptions): void {
+    const { subscribers, delivery } = this.deps;
     if (findSharedFilter(filter) === undefined) subscribers.add(filter, delivery, granted);
   }
 
-  function stopDelivery(filter: string): void {
+  private stopDelivery(filter: string): void {
+    const { subscribers, delivery, deviceFeeds } = this.deps;
     subscribers.remove(filter, delivery);
-    if (feed !== undefined) deviceFeeds.unfollow(feed, filter);
+    if (this.feed !== undefined) deviceFeeds.unfollow(this.feed, filter);
   }
 
-  function remove(filter: string): boolean {
-    stopDelivery(filter);
-    return subscriptions.delete(filter);
+  private remove(filter: string): boolean {
+    this.stopDelivery(filter);
+    return this.deps.session.subscriptions.delete(filter);
   }
 
   /** @returns the code of a filter that is granted or refused */
-  function grant(requested: RequestedFilter, id: number | undefined, refusal: number | undefined): number {
+  private grant(requested: RequestedFilter, id: number | undefined, refusal: number | undefined): number {
+    const { session, rules } = this.deps;
     const { filter, qos, no_local, retain_as_published } = requested;
     if (refusal !== undefined) return refusal;
-    if (!subscriptions.has(filter) && subscriptions.size >= max_subscriptions) {
+    if (!session.subscriptions.has(filter) && session.subscriptions.size >= max_subscriptions) {
       rules.refuseSubscription(session, filter, 'too many');
       return reasons.quota;
     }
-    put(filter, {
+    this.put(filter, {
       qos,
       ...(id !== undefined && { id }),
       ...(no_local && { no_local }),
@@ -90,97 +180,24 @@ export function createSubscriptions(deps: Deps) {
     return qos;
   }
 
-  async function grantAll({ filters, properties }: SubscribePacket): Promise<number[]> {
+  private async grantAll({ filters, properties }: SubscribePacket): Promise<number[]> {
+    const { session, rules } = this.deps;
     const names = filters.map(({ filter }) => filter);
     const refusals = await rules.findRefusals(session, names);
     const codes: number[] = [];
     for (const [index, requested] of filters.entries()) {
-      codes.push(grant(requested, properties.subscription_id, refusals[index]));
+      codes.push(this.grant(requested, properties.subscription_id, refusals[index]));
       if (index % filters_per_turn === filters_per_turn - 1) await nextTurn();
     }
     return codes;
   }
 
-  async function sendRetained(filters: readonly string[]): Promise<void> {
+  private async sendRetained(filters: readonly string[]): Promise<void> {
+    const { session, retained, delivery } = this.deps;
     for await (const message of retained.find(filters)) {
-      if (!outbox.isOpen()) return;
-      const match = findMatch(subscriptions, message.topic);
+      if (!session.outbox.isOpen()) return;
+      const match = findMatch(session.subscriptions, message.topic);
       if (match !== undefined) await delivery.deliverStored({ ...message, retain: true }, match);
     }
   }
-
-  return {
-    /** Grants filters one after the other, calls back with a code for each, and sends what is retained. */
-    async subscribe(packet: SubscribePacket, granted: (codes: readonly number[]) => void): Promise<void> {
-      let before: ReadonlyMap<string, SubscriptionOptions> = subscriptions;
-      try {
-        const grants = awaitLater(
-          granting.then(() => {
-            before = new Map(subscriptions);
-            return grantAll(packet);
-          }),
-        );
-        granting = grants.catch(() => undefined);
-        const saving = awaitLater(
-          grants.then(async (codes) => {
-            if (codes.some(isGranted)) await deps.save();
-            return codes;
-          }),
-        );
-        // what the client publishes next is queued for itself, too
-        session.storeQueue = awaitLater(Promise.allSettled([session.storeQueue, saving]).then(() => undefined));
-        const codes = await saving;
-        granted(codes);
-        const filters = packet.filters.filter((_filter, index) => isGranted(codes[index]));
-        const wanted = filters.filter(
-          ({ filter, retain_handling }) =>
-            findSharedFilter(filter) === undefined &&
-            (retain_handling === 0 || (retain_handling === 1 && !before.has(filter))),
-        );
-        for (const each of filters) follow(each.filter, wanted.includes(each));
-        sending = sending.then(() => sendRetained(wanted.map(({ filter }) => filter))).catch(rules.failed);
-        await sending;
-      } catch (error) {
-        rules.failed(error);
-        for (const { filter } of packet.filters) {
-          const previous = before.get(filter);
-          if (previous === undefined) remove(filter);
-          else put(filter, previous);
-        }
-        granted(packet.filters.map(() => reasons.unspecified));
-      }
-    },
-    /** @returns a code for each filter */
-    async unsubscribe(filters: readonly string[]): Promise<readonly number[]> {
-      const removing = awaitLater(granting.then(() => filters.map(remove)));
-      granting = removing;
-      const found = await removing;
-      const saved = awaitLater(deps.save().catch(rules.failed));
-      if (session.queue !== undefined) await saved;
-      return found.map((isFound) => (isFound ? reasons.success : reasons.no_subscription_existed));
-    },
-    /** Takes over the subscriptions of a persistent session that are still allowed. */
-    async restore(stored: readonly StoredSubscription[]): Promise<void> {
-      const refusals = await rules.findRefusals(
-        session,
-        stored.map(({ topic }) => topic),
-      );
-      for (const [index, { topic, ...options }] of stored.entries())
-        if (refusals[index] === undefined) subscriptions.set(topic, options);
-      if (subscriptions.size < stored.length) await deps.save();
-    },
-    /** Begins to deliver what they cover. */
-    start(): void {
-      for (const [filter, granted] of subscriptions) {
-        addTo(filter, granted);
-        follow(filter, true);
-      }
-    },
-    close(): void {
-      for (const filter of subscriptions.keys()) stopDelivery(filter);
-      if (feed !== undefined) deviceFeeds.leave(feed);
-    },
-    /** The client has acknowledged a command. */
-    acknowledge: (command: CommandRef) => feed?.acknowledge(command),
-  };
 }

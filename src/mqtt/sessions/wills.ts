@@ -21,20 +21,41 @@ export function findDelay(will: WillPacket, { expiry_s }: Pick<WillOwner, 'expir
 }
 
 /** The last will of a connection. While other instances may have to publish it, it is in the database. */
-export type SessionWill = ReturnType<typeof createWill>;
+export class SessionWill {
+  private stored: Promise<void> | undefined;
+  private taken: Promise<boolean> | undefined;
 
-/** Creates the will of a connection that is not stored. */
-export function createWill(db: Database, connection: string, will: WillPacket | undefined) {
-  let stored: Promise<void> | undefined;
-  let taken: Promise<boolean> | undefined;
+  constructor(
+    private readonly db: Database,
+    private readonly connection: string,
+    private readonly will: WillPacket | undefined,
+  ) {}
 
-  async function take(): Promise<boolean> {
-    await stored?.catch(() => undefined);
-    return withdrawWill(db, connection);
+  /** Stores the will, if there is one, for other instances. */
+  async store(owner: WillOwner, instance: string): Promise<void> {
+    const described = this.describe(owner, instance);
+    if (described === undefined || this.taken !== undefined) return;
+    this.stored = awaitLater(saveWill(this.db, described));
+    await this.stored;
+  }
+
+  /** Takes the will back. @returns false if another instance has taken it to publish it */
+  take(): Promise<boolean> {
+    if (this.stored === undefined) return Promise.resolve(true);
+    const withdraw = () => withdrawWill(this.db, this.connection);
+    this.taken ??= awaitLater(this.stored.then(withdraw, withdraw));
+    return this.taken;
+  }
+
+  /** Stores the will of a connection that has ended, so that any instance publishes it once it is due. */
+  async defer(owner: WillOwner, due_at: Date): Promise<void> {
+    const described = this.describe(owner, '');
+    if (described !== undefined) await saveWill(this.db, { ...described, due_at });
   }
 
   /** @returns undefined if there is none that may be published */
-  function describe(owned: WillOwner, instance: string): StoredWill | undefined {
+  private describe(owned: WillOwner, instance: string): StoredWill | undefined {
+    const { connection: _id, will } = this;
     const { account, owner, permissions, client_id } = owned;
     const topic = will && willTopic(permissions, will.topic);
     if (will === undefined || topic === undefined) return undefined;
@@ -42,33 +63,12 @@ export function createWill(db: Database, connection: string, will: WillPacket | 
     const { forwarded, message_expiry_s } = properties;
     const delay_s = findDelay(will, owned);
     return {
-      ...{ _id: connection, instance, account, owner, topic, payload, qos, retain },
+      ...{ _id, instance, account, owner, topic, payload, qos, retain },
       ...optionsOf({ properties: forwarded }),
       ...(message_expiry_s !== undefined && { message_expiry_s }),
       ...(delay_s > 0 && { delay_s, session: joinKey(account, client_id) }),
     };
   }
-
-  return {
-    /** Stores the will, if there is one, for other instances. */
-    async store(owner: WillOwner, instance: string): Promise<void> {
-      const described = describe(owner, instance);
-      if (described === undefined || taken !== undefined) return;
-      stored = awaitLater(saveWill(db, described));
-      await stored;
-    },
-    /** Takes the will back. @returns false if another instance has taken it to publish it */
-    take(): Promise<boolean> {
-      if (stored === undefined) return Promise.resolve(true);
-      taken ??= awaitLater(take());
-      return taken;
-    },
-    /** Stores the will of a connection that has ended, so that any instance publishes it once it is due. */
-    async defer(owner: WillOwner, due_at: Date): Promise<void> {
-      const described = describe(owner, '');
-      if (described !== undefined) await saveWill(db, { ...described, due_at });
-    },
-  };
 }
 
 /** Replaces the key in the topic of an API key's will. @returns undefined if the will may not be published */
