@@ -1,19 +1,11 @@
 import { MongoMemoryReplSet } from 'mongodb-memory-server';
-import mongoose, { type mongo } from 'mongoose';
+import mongoose from 'mongoose';
 import { findMongod } from '../../src/mongod/binary.js';
 
-export interface Mongod {
-  pid: number;
-  uri(database: string): string;
-  /** A connection with the write concern `w: 1`, for test data. */
-  db(database: string): mongo.Db;
-  stop(): Promise<void>;
-  /** Ends it with SIGKILL, unless it was stopped. */
-  kill(): void;
-}
+export type Mongod = Awaited<ReturnType<typeof startMongod>>;
 
 /** Starts a replica set of one member with its files in `folder`. */
-export async function startMongod(folder: string, print: (line: string) => void): Promise<Mongod> {
+export async function startMongod(folder: string, print: (line: string) => void) {
   const { path, version } = await findMongod({ env: process.env, print });
   const replicaSet = await MongoMemoryReplSet.create({
     binary: { systemBinary: path, version },
@@ -26,12 +18,14 @@ export async function startMongod(folder: string, print: (line: string) => void)
   const client = await mongoose.mongo.MongoClient.connect(replicaSet.getUri(), { writeConcern: { w: 1 } });
   return {
     pid,
-    uri: (database) => replicaSet.getUri(database),
-    db: (database) => client.db(database),
-    async stop() {
+    uri: (database: string) => replicaSet.getUri(database),
+    /** A connection with the write concern `w: 1`, for test data. */
+    db: (database: string) => client.db(database),
+    async stop(): Promise<void> {
       await client.close();
       await replicaSet.stop({ doCleanup: false });
     },
+    /** Ends it with SIGKILL, unless it was stopped. */
     kill: () => void child.kill('SIGKILL'),
   };
 }

@@ -2,24 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Follower, follow, type Message } from '../support/follow.js';
 
 /** A reader of a live feed that comes back with the last id whenever the feed ends. */
-export interface ResumingReader {
-  /** All that came, over all connections. */
-  messages: readonly Message[];
-  /** The id with which the first connection began. */
-  first_id(): string;
-  /** Times that the service has accepted a connection. */
-  connections(): number;
-  /** Connections that ended with `overflow`. */
-  overflows(): number;
-  /** Answers other than 200, apart from those of a service that is starting. */
-  refusals: readonly string[];
-  close(): Promise<void>;
-}
+export type ResumingReader = ReturnType<typeof startResumingReader>;
 
 const retry_ms = 20;
 
 /** Follows a feed. @param url returns its address, which may be another after each start of the service */
-export function startResumingReader(url: () => string, key: string): ResumingReader {
+export function startResumingReader(url: () => string, key: string) {
   const messages: Message[] = [];
   const refusals: string[] = [];
   const stopped = new AbortController();
@@ -55,14 +43,19 @@ export function startResumingReader(url: () => string, key: string): ResumingRea
 
   const running = run();
   return {
-    get messages() {
+    /** All that came, over all connections. */
+    get messages(): readonly Message[] {
       return [...messages, ...(current?.messages ?? []).filter(({ event }) => event !== 'overflow')];
     },
+    /** The id with which the first connection began. */
     first_id: () => first_id,
+    /** Times that the service has accepted a connection. */
     connections: () => connections,
+    /** Connections that ended with `overflow`. */
     overflows: () => overflows,
+    /** Answers other than 200, apart from those of a service that is starting. */
     refusals,
-    async close() {
+    async close(): Promise<void> {
       stopped.abort();
       await current?.close();
       await running;

@@ -7,22 +7,7 @@ export interface Message {
 }
 
 /** An open feed. */
-export interface Follower {
-  status: number;
-  headers: Headers;
-  /** Everything received. */
-  text(): string;
-  messages: Message[];
-  /** The id that a browser would send when it connects again. */
-  lastId(): string;
-  /** Resolves when so many messages have come; with an error if the feed ends before. */
-  received(count: number): Promise<Message[]>;
-  /** Resolves when this text has come. */
-  contains(text: string): Promise<void>;
-  /** Resolves when the server has ended the feed. */
-  ended: Promise<void>;
-  close(): Promise<void>;
-}
+export type Follower = Awaited<ReturnType<typeof follow>>;
 
 /** Parses server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation). */
 function createParser(dispatch: (message: Message) => void): { push(text: string): void; lastId(): string } {
@@ -56,7 +41,7 @@ function createParser(dispatch: (message: Message) => void): { push(text: string
 }
 
 /** Opens a feed and parses what comes. */
-export async function follow(url: string, headers: Record<string, string> = {}): Promise<Follower> {
+export async function follow(url: string, headers: Record<string, string> = {}) {
   const aborting = new AbortController();
   const response = await fetch(url, { headers, signal: aborting.signal });
   const messages: Message[] = [];
@@ -90,16 +75,21 @@ export async function follow(url: string, headers: Record<string, string> = {}):
   return {
     status: response.status,
     headers: response.headers,
+    /** Everything received. */
     text: () => text,
     messages,
+    /** The id that a browser would send when it connects again. */
     lastId: parser.lastId,
-    async received(count) {
+    /** Resolves when so many messages have come; with an error if the feed ends before. */
+    async received(count: number): Promise<Message[]> {
       await until(() => messages.length >= count, `${count} messages, of which ${messages.length} came`);
       return messages;
     },
-    contains: (wanted) => until(() => text.includes(wanted), wanted),
+    /** Resolves when this text has come. */
+    contains: (wanted: string) => until(() => text.includes(wanted), wanted),
+    /** Resolves when the server has ended the feed. */
     ended: reading,
-    async close() {
+    async close(): Promise<void> {
       aborting.abort();
       await settled;
     },

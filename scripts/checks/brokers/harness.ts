@@ -24,31 +24,7 @@ export interface TestDevice {
 }
 
 /** The service on its own database, a broker, and functions for checks. */
-export interface Harness {
-  folder: string;
-  /** A random secret for bridge and broker. */
-  secret: string;
-  run(command: string, args: readonly string[], env: NodeJS.ProcessEnv): RecordedProcess;
-  /** Starts the instance that brings the database and answers HTTP. @returns its URL */
-  startFirst(env?: NodeJS.ProcessEnv): Promise<string>;
-  /** Starts two more instances on the same database. */
-  startTwo(env: NodeJS.ProcessEnv): Promise<ServiceProcess[]>;
-  createDevice(account: string, name: string): Promise<TestDevice>;
-  /** Returns an API key of the account, which is created if necessary. */
-  findKey(account: string): Promise<string>;
-  /** Starts a load balancer in front of the newest running instance. @returns its port */
-  startBalancer(): Promise<number>;
-  /** Lists the numbers `n` in the data of a device's streams, sorted. */
-  listStored(id: string): Promise<number[]>;
-  /** Publishes the numbers from `from` to `to` - 1 at QoS 1. @returns the acknowledged ones */
-  publish(client: MqttClient, topic: string, from: number, to: number): Promise<number[]>;
-  /** @returns undefined if the broker rejects the connection */
-  connect(port: number, options: IClientOptions): Promise<MqttClient | undefined>;
-  /** Waits until `condition` is true. @returns false on timeout */
-  becomesTrue(condition: () => Promise<boolean> | boolean, timeout_ms: number): Promise<boolean>;
-  /** Prints the result of a check and counts it. */
-  check(title: string, result: boolean | Promise<boolean>): Promise<void>;
-}
+export type Harness = ReturnType<typeof createHarness>;
 
 /** Runs `checks`, stops everything that was started and prints the counts; the exit code is 1 if a check failed. */
 export async function runChecks(program: string, checks: (harness: Harness) => Promise<void>): Promise<void> {
@@ -78,7 +54,7 @@ function createHarness(
   processes: RecordedProcess[],
   clients: MqttClient[],
   counts: { passed: number; failed: number },
-): Harness {
+) {
   const secret = randomBytes(24).toString('base64url');
   const SECRET_KEY = randomBytes(24).toString('base64url');
   const BOOTSTRAP_API_KEY = randomBytes(24).toString('base64url');
@@ -103,6 +79,7 @@ function createHarness(
     return fetch(url + path, { method, headers, ...(body && { body: JSON.stringify(body) }) });
   }
 
+  /** Returns an API key of the account, which is created if necessary. */
   async function findKey(account: string): Promise<string> {
     const existingKey = keys.get(account);
     if (existingKey !== undefined) return existingKey;
@@ -117,19 +94,22 @@ function createHarness(
 
   return {
     folder,
+    /** A random secret for bridge and broker. */
     secret,
     findKey,
-    run(command, args, env) {
+    run(command: string, args: readonly string[], env: NodeJS.ProcessEnv): RecordedProcess {
       const started = startProcess(command, args, { env });
       processes.push(started);
       return started;
     },
-    becomesTrue: (condition, timeout_ms) =>
+    /** Waits until `condition` is true. @returns false on timeout */
+    becomesTrue: (condition: () => Promise<boolean> | boolean, timeout_ms: number): Promise<boolean> =>
       waitUntil(condition, timeout_ms).then(
         () => true,
         () => false,
       ),
-    async startBalancer() {
+    /** Starts a load balancer in front of the newest running instance. @returns its port */
+    async startBalancer(): Promise<number> {
       const forward = (socket: Socket, [port, ...otherPorts]: readonly number[]): void => {
         if (port === undefined) return void socket.destroy();
         const upstream = connectTcp(port, '127.0.0.1');
@@ -153,13 +133,15 @@ function createHarness(
       await once(server, 'listening');
       return (server.address() as AddressInfo).port;
     },
-    async startFirst(env = {}) {
+    /** Starts the instance that brings the database and answers HTTP. @returns its URL */
+    async startFirst(env: NodeJS.ProcessEnv = {}): Promise<string> {
       url = (await startInstance({ MONGODB_URI: '', ...env })).url;
       uri = (await readFile(join(folder, 'data', 'mongodb.uri'), 'utf8')).trim();
       return url;
     },
-    startTwo: (env) => Promise.all([1, 2].map(() => startInstance({ MONGODB_URI: uri, ...env }))),
-    async createDevice(account, name) {
+    /** Starts two more instances on the same database. */
+    startTwo: (env: NodeJS.ProcessEnv) => Promise.all([1, 2].map(() => startInstance({ MONGODB_URI: uri, ...env }))),
+    async createDevice(account: string, name: string): Promise<TestDevice> {
       await findKey(account);
       const parents: [string, object][] = [
         ['projects', { id_customer: 'c' }],
@@ -175,13 +157,15 @@ function createHarness(
       if (response.status !== 200) throw new Error(await response.text());
       return { id, ...login };
     },
-    async listStored(id) {
+    /** Lists the numbers `n` in the data of a device's streams, sorted. */
+    async listStored(id: string): Promise<number[]> {
       const account = id.slice(id.lastIndexOf('@') + 1);
       const response = await call(account, 'GET', `/devices/${encodeURIComponent(id)}/streams/?_t=str&sort=created_at`);
       const { result } = (await response.json()) as { result: { data: { n: number } }[] };
       return result.map(({ data }) => data.n).sort((a, b) => a - b);
     },
-    async publish(client, topic, from, to) {
+    /** Publishes the numbers from `from` to `to` - 1 at QoS 1. @returns the acknowledged ones */
+    async publish(client: MqttClient, topic: string, from: number, to: number): Promise<number[]> {
       const acknowledged: number[] = [];
       for (let n = from; n < to; n++) {
         await client.publishAsync(topic, JSON.stringify({ n }), { qos: 1 });
@@ -189,7 +173,8 @@ function createHarness(
       }
       return acknowledged;
     },
-    async connect(port, options) {
+    /** @returns undefined if the broker rejects the connection */
+    async connect(port: number, options: IClientOptions): Promise<MqttClient | undefined> {
       const client = mqtt.connect(`mqtt://127.0.0.1:${port}`, { reconnectPeriod: 0, ...options });
       clients.push(client);
       client.on('error', () => undefined);
@@ -197,7 +182,8 @@ function createHarness(
       const closed = new Promise<boolean>((resolve) => client.once('close', () => resolve(false)));
       return (await Promise.race([opened, closed])) ? client : undefined;
     },
-    async check(title, result) {
+    /** Prints the result of a check and counts it. */
+    async check(title: string, result: boolean | Promise<boolean>): Promise<void> {
       const hasPassed = await result;
       counts[hasPassed ? 'passed' : 'failed']++;
       console.log(`${hasPassed ? 'ok    ' : 'FAILED'} ${title}`);
