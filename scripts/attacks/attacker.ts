@@ -65,17 +65,6 @@ export function send({ url, key }: Attacker, method: string, path: string, body?
   return sendRequest({ url, key, method, path, body });
 }
 
-/** Sends a request of the account, and pauses after a refusal. */
-export async function sendPatiently(
-  attacker: Attacker,
-  method: string,
-  path: string,
-  body?: string | object,
-): Promise<void> {
-  const { status } = await send(attacker, method, path, body);
-  if (status !== 200) await sleep(50);
-}
-
 /** Repeats work so many times in parallel; a refused attempt is repeated after a pause, as a client without manners does. */
 export function repeat(
   { strength, signal }: Attacker,
@@ -90,7 +79,10 @@ export function repeat(
 
 /** Requests paths again and again, each connection the next one. */
 export function repeatReads(attacker: Attacker, parallel: number, paths: readonly string[]): void {
-  repeat(attacker, parallel, (lane) => sendPatiently(attacker, 'GET', paths[lane % paths.length] ?? ''));
+  repeat(attacker, parallel, async (lane) => {
+    const { status } = await send(attacker, 'GET', paths[lane % paths.length] ?? '');
+    if (status !== 200) await sleep(50);
+  });
 }
 
 /** Opens connections, sends `text` on each, reads nothing, and opens them again when they are closed. */

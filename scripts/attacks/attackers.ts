@@ -13,7 +13,6 @@ import {
   repeatReads,
   type SharedAttack,
   send,
-  sendPatiently,
   subscribeUnread,
   trickleBodies,
 } from './attacker.js';
@@ -40,7 +39,6 @@ export const sharedAttacks: readonly SharedAttack[] = [
 ];
 
 const mib = 1024 * 1024;
-const choose = <T>(list: readonly T[], lane: number): T => list[lane % list.length] as T;
 
 /** Gives the device `pump` streams of one measurement, a second apart. */
 async function insertStreams(attacker: Attacker, max: number): Promise<string> {
@@ -108,15 +106,18 @@ async function floodChanges(attacker: Attacker): Promise<void> {
   const { account, strength } = attacker;
   await insertDevices(attacker, 10_000);
   await send(attacker, 'POST', '/services/', { name: 'other', id_project: `plant@${account}` });
-  repeat(attacker, 100, (lane) => {
-    const id_service = `${lane % 2 ? 'other' : 'cooling'}@${account}`;
-    const requests: readonly [method: string, path: string, body?: object][] = [
-      ['DELETE', `/projects/plant@${account}/?dry_run=1`],
-      ['PATCH', '/devices/?type=copy', { description: 'x' }],
-      ['PATCH', `/devices/?type=copy&confirm=${10_000 * strength + 1}`, { firmware: `${lane}` }],
-      ['PUT', `/groups/hall@${account}/`, { id_service }],
+  repeat(attacker, 100, async (lane) => {
+    const replies = [
+      () => send(attacker, 'DELETE', `/projects/plant@${account}/?dry_run=1`),
+      () => send(attacker, 'PATCH', '/devices/?type=copy', { description: 'x' }),
+      () => send(attacker, 'PATCH', `/devices/?type=copy&confirm=${10_000 * strength + 1}`, { firmware: `${lane}` }),
+      () =>
+        send(attacker, 'PUT', `/groups/hall@${account}/`, {
+          id_service: `${lane % 2 ? 'other' : 'cooling'}@${account}`,
+        }),
     ];
-    return sendPatiently(attacker, ...choose(requests, lane));
+    const { status } = (await replies[lane % replies.length]?.()) ?? {};
+    if (status !== 200) await sleep(50);
   });
 }
 
@@ -137,7 +138,10 @@ async function fillBodies(attacker: Attacker): Promise<void> {
   holdOpen(attacker, 60, () => Buffer.concat([Buffer.from(head), Buffer.alloc(15 * mib, ' ')]));
   const stream = `{"device":"pump@${account}","data":{"k":[${'{"a":1},'.repeat(119)}{}]}}`;
   const body = `[${`${stream},`.repeat(900)}${stream}]`;
-  repeat(attacker, 12, () => sendPatiently(attacker, 'POST', '/streams/', body));
+  repeat(attacker, 12, async () => {
+    const { status } = await send(attacker, 'POST', '/streams/', body);
+    if (status !== 200) await sleep(50);
+  });
 }
 
 async function leaveAnswersUnread(attacker: Attacker): Promise<void> {
@@ -155,8 +159,10 @@ async function floodImports(attacker: Attacker): Promise<void> {
   const { strength } = attacker;
   const lines = Array.from({ length: 2000 }, (_, n) => `{"resource":"model","name":"imported ${n}"}\n`).join('');
   const cells = `name,${','.repeat(100_000)}\n`;
-  const path = '/import/?on_conflict=update';
-  repeat(attacker, 10, (lane) => sendPatiently(attacker, 'POST', path, lane % 2 === 0 ? lines : cells));
+  repeat(attacker, 10, async (lane) => {
+    const { status } = await send(attacker, 'POST', '/import/?on_conflict=update', lane % 2 === 0 ? lines : cells);
+    if (status !== 200) await sleep(50);
+  });
   await trickleBodies(attacker, Math.max(1, Math.round(10 * strength)));
 }
 
@@ -193,9 +199,10 @@ async function createWebhooks(attacker: Attacker, urlOf: (number: number) => str
 }
 
 async function testWebhooks(attacker: Attacker, count: number): Promise<void> {
-  repeat(attacker, 100, (lane) =>
-    sendPatiently(attacker, 'POST', `/webhooks/hang%20${lane % count}@${attacker.account}/test/`),
-  );
+  repeat(attacker, 100, async (lane) => {
+    const { status } = await send(attacker, 'POST', `/webhooks/hang%20${lane % count}@${attacker.account}/test/`);
+    if (status !== 200) await sleep(50);
+  });
 }
 
 async function hangReceivers(attacker: Attacker): Promise<void> {
@@ -219,12 +226,15 @@ async function hangStorage(attacker: Attacker): Promise<void> {
   const { text } = await send(attacker, 'GET', `${path}?op=all`);
   const { pathname } = new URL(JSON.parse(text).result[0].url);
   standIn.isStalled = true;
-  const requests: readonly [method: string, path: string, body?: object][] = [
-    ['GET', `${path}?op=all`],
-    ['PUT', path, body],
-    ['GET', pathname],
-  ];
-  repeat(attacker, 200, (lane) => sendPatiently(attacker, ...choose(requests, lane)));
+  repeat(attacker, 200, async (lane) => {
+    const requests = [
+      () => send(attacker, 'GET', `${path}?op=all`),
+      () => send(attacker, 'PUT', path, body),
+      () => send(attacker, 'GET', pathname),
+    ];
+    const { status } = (await requests[lane % requests.length]?.()) ?? {};
+    if (status !== 200) await sleep(50);
+  });
 }
 
 async function leaveMessagesUnread(attacker: Attacker): Promise<void> {

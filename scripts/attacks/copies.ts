@@ -3,6 +3,8 @@ import { createIdGenerator } from '../../src/db/ids.js';
 import { copyStream } from '../support/stream-copies.js';
 import { create, device, type Target } from './target.js';
 
+type StoredObject = mongo.Document & { _id: mongo.UUID };
+
 interface CopyOptions {
   count: number;
   /** Fields that differ from the sample, by the number of the copy. */
@@ -18,8 +20,15 @@ export async function insertCopies(
   sampleFilter: object,
   { count, change = () => ({}) }: CopyOptions,
 ): Promise<void> {
-  const copy = (sample: mongo.Document, n: number) => ({ ...sample, ...change(n), _id: newId() });
-  await insertBatches(target, collectionName, sampleFilter, count, copy);
+  const collection = (await target.database()).collection<StoredObject>(collectionName);
+  const sample = await collection.findOne(sampleFilter);
+  if (sample === null) throw new Error(`there is no object to copy in ${collectionName}`);
+  const batch_size = JSON.stringify(sample).length > 10_000 ? 100 : 5000;
+  for (let inserted = 0; inserted < count; inserted += batch_size) {
+    const length = Math.min(batch_size, count - inserted);
+    const copies = Array.from({ length }, (_, n) => ({ ...sample, ...change(inserted + n), _id: newId() }));
+    await collection.insertMany(copies, { ordered: false });
+  }
 }
 
 /** Inserts copies of a stream that the service has stored. */
@@ -28,25 +37,16 @@ export async function insertStreamCopies(
   sampleFilter: object,
   { count, place = () => ({}) }: { count: number; place?: (number: number) => Parameters<typeof copyStream>[1] },
 ): Promise<void> {
-  const copy = (sample: mongo.Document, n: number) => copyStream(sample, { number: n + 1, ...place(n + 1) });
-  await insertBatches(target, 'streams', sampleFilter, count, copy);
-}
-
-async function insertBatches(
-  target: Pick<Target, 'database'>,
-  collectionName: string,
-  sampleFilter: object,
-  count: number,
-  copy: (sample: mongo.Document, n: number) => mongo.Document,
-): Promise<void> {
-  const collection = (await target.database()).collection<mongo.Document>(collectionName);
+  const collection = (await target.database()).collection('streams');
   const sample = await collection.findOne(sampleFilter);
-  if (sample === null) throw new Error(`there is no object to copy in ${collectionName}`);
+  if (sample === null) throw new Error('there is no stream to copy');
   const batch_size = JSON.stringify(sample).length > 10_000 ? 100 : 5000;
   for (let inserted = 0; inserted < count; inserted += batch_size) {
     const length = Math.min(batch_size, count - inserted);
-    const copies = Array.from({ length }, (_, n) => copy(sample, inserted + n));
-    await collection.insertMany(copies, { ordered: false });
+    const copies = Array.from({ length }, (_, n) => inserted + n + 1).map((number) =>
+      copyStream(sample, { number, ...place(number) }),
+    );
+    await collection.insertMany(copies as mongo.OptionalUnlessRequiredId<mongo.Document>[], { ordered: false });
   }
 }
 
