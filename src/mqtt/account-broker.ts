@@ -20,7 +20,7 @@ import type { StoredQueue } from './sessions/session-queue.js';
 import type { Subscribers } from './sessions/subscriptions.js';
 import type { AccountChange } from './store/changes.js';
 import { type MessageContent, optionsOf } from './store/messages.js';
-import { findReceived } from './store/queue.js';
+import { findReceived, findSentIds } from './store/queue.js';
 import { findRetained } from './store/retained.js';
 import { endDelay } from './store/wills.js';
 
@@ -137,13 +137,13 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     if (record.isStored) await session.will.store(session, peers.id);
     if (!record.state.persistent) return;
     const stored_session = record.state.session;
-    const packets = await findReceived(db, stored_session);
+    const [packets, sentIds] = await Promise.all([findReceived(db, stored_session), findSentIds(db, stored_session)]);
     session.received = createReceivedPackets(db.newId, {
       session: stored_session,
       packets,
       submit: writer.changeReceived,
     });
-    await client.resume(describeQueue(record, { wasCut, isNew: false }), record.state.subscriptions);
+    await client.resume(describeQueue(record, { wasCut, isNew: false }), record.state.subscriptions, sentIds);
   }
 
   return {

@@ -98,7 +98,8 @@ export class Client implements Host<Origin> {
   }
 
   /** Opens the queue of a persistent session, and grants again what it has subscribed to. */
-  async resume(queue: StoredQueue, stored: readonly StoredSubscription[]): Promise<void> {
+  async resume(queue: StoredQueue, stored: readonly StoredSubscription[], sentIds: readonly number[]): Promise<void> {
+    this.connection.reserve(sentIds);
     this.openQueue(queue);
     if (stored.length > 0) await this.subscriptions.restore(stored);
   }

@@ -7,6 +7,7 @@ import { AppError } from '../../src/errors.js';
 import { mqttcredentials } from '../../src/resources/index.js';
 import { encodeConnect, encodePacket, encodeString, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
+import { pathOf } from '../support/service.js';
 
 /** Writes fail while others of the same client are in progress: nothing may reject before it has a handler. */
 declare const onUnhandledRejection: (listener: (reason: unknown) => void) => void;
@@ -19,8 +20,8 @@ let failures = 0;
 /** Outcomes of the next writes of packet ids. */
 const unconfirmed: ('written' | 'confirmed' | 'lost')[] = [];
 let storing: Promise<void> | undefined;
-/** Credentials are found once this resolves. */
-let finding: Promise<void> | undefined;
+/** Credentials, or what is queued, are found once `until` resolves. */
+let finding: { plural: string; until: Promise<void> } | undefined;
 
 beforeAll(async () => {
   mqtt = await startMqtt(({ db, record }) => ({
@@ -33,7 +34,7 @@ beforeAll(async () => {
         }
         const real = db.collection<Stored>(plural);
         if (plural === 'mqtt_received' && unconfirmed.length > 0) return loseReplies(real);
-        return finding !== undefined && plural === mqttcredentials.plural ? holdBack(real, finding) : real;
+        return finding?.plural === plural ? holdBack(real, finding.until) : real;
       },
     },
     async record(job) {
@@ -49,11 +50,12 @@ afterEach(() => {
 });
 afterAll(() => mqtt.stop());
 
-/** A collection of which nothing is found before `until` resolves. */
+/** A collection of which nothing is found before `until` resolves; of a queue, nothing in order. */
 function holdBack<Real extends { find(...args: never[]): unknown }>(real: Real, until: Promise<void>): Real {
-  const find = (...args: never[]) => ({
-    toArray: () => until.then(() => (real.find(...args) as { toArray(): Promise<unknown> }).toArray()),
-  });
+  const find = (...args: never[]) => {
+    if (finding?.plural === 'mqtt_queue' && !('sort' in (args[1] ?? {}))) return real.find(...args);
+    return { toArray: () => until.then(() => (real.find(...args) as { toArray(): Promise<unknown> }).toArray()) };
+  };
   return Object.create(real, { find: { value: find } });
 }
 
@@ -77,6 +79,32 @@ async function connect(username: string, clientId: string): Promise<Raw> {
   await raw.bytes(4);
   return raw;
 }
+
+it('a command that is sent before the queue is read does not take the packet id of a message in it', async () => {
+  const device = await acme.device(['twice']);
+  const filters = ['twice', `${device.id}/commands`].flatMap((filter) => [encodeString(filter), Buffer.from([2])]);
+  const idAfter = (raw: Raw, topic: string) =>
+    raw.received().toString('hex').split(encodeString(topic).toString('hex'))[1]?.slice(0, 4);
+  const first = await connect(device.username, 'twice');
+  first.socket.write(encodePacket(0x82, id(9), ...filters));
+  await first.bytes(10);
+  const sender = await mqtt.connect(device.username, { clientId: 'sender' });
+  await sender.publish('twice', 'x', { qos: 2 });
+  await waitUntil(() => idAfter(first, 'twice') === '0001');
+  first.socket.destroy();
+  await acme.api.post(pathOf('devices', device.id, 'commands'), { name: 'reboot' });
+  let find: () => void = () => undefined;
+  const until = new Promise<void>((resolve) => {
+    find = resolve;
+  });
+  finding = { plural: 'mqtt_queue', until };
+  const again = await connect(device.username, 'twice');
+  await waitUntil(() => idAfter(again, `${device.id}/commands`) !== undefined);
+  finding = undefined;
+  find();
+  await waitUntil(() => idAfter(again, 'twice') !== undefined);
+  expect([idAfter(again, `${device.id}/commands`), idAfter(again, 'twice')]).toEqual(['0002', '0001']);
+});
 
 it('closes a connection that has sent 101 publishes of QoS 2 at once, after it has stored 100', async () => {
   const device = await acme.device();
@@ -256,9 +284,10 @@ describe('a client of MQTT 5 learns', () => {
   it('in CONNACK that too many logins are waiting: 32 are checked, 100 more of a username wait', async () => {
     const { username } = await acme.device();
     let find: () => void = () => undefined;
-    finding = new Promise((resolve) => {
+    const until = new Promise<void>((resolve) => {
       find = resolve;
     });
+    finding = { plural: mqttcredentials.plural, until };
     const raws = await Promise.all(Array.from({ length: 135 }, () => mqtt.raw()));
     for (const [index, { socket }] of raws.entries()) socket.write(login(username, `storm-${index}`));
     const answers = () => raws.map(({ received }) => received().toString('hex')).filter((answer) => answer !== '');

@@ -408,6 +408,18 @@ describe('messages to a client', () => {
     },
   );
 
+  it('MQTT-2.2.1-4, MQTT-4.4.0-1: the packet ids of an earlier connection are kept for its messages', async () => {
+    const opened = open();
+    const { connection } = opened;
+    const begin = (origin: string, former?: number) => connection.begin({ qos: 2, origin }, former);
+    connection.reserve([1, 3]);
+    expect([begin('new'), begin('former', 1), begin('newer')]).toEqual([2, 1, 4]);
+    connection.sendRelease(3, 'released');
+    await feed(opened, '70020003');
+    expect(opened.calls).toEqual([['acknowledged', 'released']]);
+    expect([begin('next'), connection.begin({ qos: 2, origin: 'again' }, 3)]).toEqual([5, 3]);
+  });
+
   it('MQTT-4.9.0-1, MQTT-4.9.0-2, MQTT-4.3.2-3: there is room until the receive maximum is not acknowledged', async () => {
     const opened = open({ receive_maximum: 2 });
     const { connection } = opened;

@@ -70,6 +70,8 @@ export interface ClientLimits {
 export class Connection<Origin> {
   // methods and fields of a class, and no map before its first entry: an idle connection holds an eighth of the memory
   private unacknowledgedById: Map<number, Unacknowledged<Origin>> | undefined;
+  /** Packet ids of messages that were sent on an earlier connection and have yet to be sent on this one. */
+  private reserved: Set<number> | undefined;
   /** Topic aliases of the client. */
   private aliases: Map<number, string> | undefined;
   /** Aliases of the first topics that the client gets messages of. */
@@ -132,11 +134,20 @@ export class Connection<Origin> {
     return this.unacknowledgedById ?? [];
   }
 
+  /** Keeps packet ids for the messages that were sent under them on an earlier connection. */
+  reserve(packet_ids: readonly number[]): void {
+    if (packet_ids.length > 0) this.reserved = new Set(packet_ids);
+  }
+
   /** Takes a packet id for a message of QoS 1 or 2. @param former under which it was sent before */
   begin(message: Unacknowledged<Origin>, former = 0): number {
     this.unacknowledgedById ??= new Map();
     let packet_id = former;
-    while (packet_id === 0 || this.unacknowledgedById.has(packet_id)) {
+    while (
+      packet_id === 0 ||
+      this.unacknowledgedById.has(packet_id) ||
+      (packet_id !== former && this.reserved?.has(packet_id) === true)
+    ) {
       this.last_packet_id = (this.last_packet_id % max_packet_id) + 1;
       packet_id = this.last_packet_id;
     }
@@ -244,6 +255,7 @@ export class Connection<Origin> {
     const message = this.unacknowledgedById?.get(packet_id);
     if (message === undefined) return;
     this.unacknowledgedById?.delete(packet_id);
+    this.reserved?.delete(packet_id);
     this.host.acknowledged(message);
     this.host.hasRoom();
   }

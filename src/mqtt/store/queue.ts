@@ -52,6 +52,13 @@ export function findQueued(db: Database, session: string, excludedIds: readonly 
   return findMany(queueIn(db), query, { sort: { _id: 1 }, promoteBuffers: true });
 }
 
+/** Finds the packet ids under which queued messages of a session were sent. */
+export async function findSentIds(db: Database, session: string): Promise<number[]> {
+  const query = { _id: withPrefix(session), packet_id: { $exists: true } };
+  const sent = await findMany(queueIn(db), query, { projection: { packet_id: 1 } });
+  return sent.flatMap(({ packet_id }) => packet_id ?? []);
+}
+
 /** Messages and bytes of a queue. */
 export interface QueueLength {
   messages: number;
