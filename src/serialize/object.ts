@@ -4,8 +4,6 @@ import type { Projection } from './projections.js';
 
 const response = Buffer.from('response');
 const details = Buffer.from('details');
-/** First buffer of a plain value: most are status bodies. */
-const plain_bytes = 1024;
 
 /** Code and message of a status body. */
 export interface StatusHead {
@@ -52,16 +50,6 @@ export function writeStatus<Context>(
 export function buildJsonStatus({ code, message }: StatusHead, json: Buffer): Buffer {
   const head = JSON.stringify({ code, message }).slice(0, -1);
   return Buffer.concat([Buffer.from(`${head},"details":`), json, Buffer.from('}')]);
-}
-
-/** Writes a plain value, as JSON.parse returns it, as an XML document (reference/requests.md#xml). */
-export function writePlainXml(root: string, value: unknown): Buffer {
-  const out = createWriter('xml', plain_bytes);
-  const name = Buffer.from(root);
-  out.openRoot(name);
-  out.writeValue(value);
-  out.closeNamed(name);
-  return out.take();
 }
 
 function initialCapacity(bson: Uint8Array): number {

@@ -6,10 +6,10 @@ import type { Format } from '../../src/serialize/format.js';
 import { ListWriter } from '../../src/serialize/list.js';
 import { buildJsonStatus, writeObject, writeStatus } from '../../src/serialize/object.js';
 import { toPlainJson } from '../../src/serialize/plain-json.js';
+import { toXml } from '../../src/serialize/plain-xml.js';
 import { Projection } from '../../src/serialize/projections.js';
 import { createRandom } from '../support/random.js';
 import { wordsOf } from '../support/words.js';
-import { toXml } from '../support/xml-builder.js';
 
 const { BSON } = mongoose.mongo;
 

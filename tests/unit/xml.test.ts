@@ -1,13 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
 import { XMLValidator } from 'fast-xml-parser';
 import { isElementName, isXmlName } from '../../src/schema/xml-names.js';
-import { writePlainXml } from '../../src/serialize/object.js';
+import { toXml } from '../../src/serialize/plain-xml.js';
 import { wordsOf } from '../support/words.js';
 
-const toXml = (root: string, value: unknown) => writePlainXml(root, value).toString();
 const PROLOG = '<?xml version="1.0" encoding="UTF-8"?>';
 
-describe('writePlainXml', () => {
+describe('toXml', () => {
   it.each<[string, string]>([
     ['{}', '<r/>'],
     ['{"a":"","b":{},"c":[],"d":null}', '<r><a/><b/><c/><d nil="true"/></r>'],
