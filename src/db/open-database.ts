@@ -4,6 +4,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
 import { findOutage } from '../lib/log.js';
 import { awaitLater } from '../lib/promises.js';
+import './closed-connections.js';
 import {
   type Collection,
   checkAddress,

@@ -1,4 +1,5 @@
 import mongoose from 'mongoose';
+import './closed-connections.js';
 import { readDataVersion } from './data-version.js';
 import { checkAddress, type DatabaseAccess } from './database.js';
 import { storedCommandOf, storedNameOf } from './former-versions.js';
