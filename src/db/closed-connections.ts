@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
 
-/** What is used of the class of the driver that no package exports. */
+/** Members of a class of the driver that no package exports. */
 interface DriverConnection {
   prototype: { readonly socket: Socket; cleanup(error: Error): void };
 }

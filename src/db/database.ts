@@ -93,7 +93,7 @@ export interface Database extends DatabaseAccess {
   close(jobsEnded?: Promise<unknown>): Promise<void>;
 }
 
-/** What a job of the service works with. */
+/** Dependencies of all jobs of the service. */
 export interface JobDeps {
   db: Database;
   log: Log;

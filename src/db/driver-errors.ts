@@ -6,7 +6,7 @@ const { MongoBulkWriteError, MongoError, MongoNetworkError, MongoNetworkTimeoutE
 
 /**
  * Converts any error to that of an answer: of the driver a duplicate key to 4003 with the field that is taken, everything
- * else to 5031, and what nobody expected to 5032.
+ * else to 5031, and what is unforeseen to 5032.
  */
 export function toAppError(error: unknown): AppError {
   if (error instanceof AppError) return error;

@@ -26,7 +26,7 @@ interface VersionedSave<T> {
   onSaved(): void;
 }
 
-/** Saves what a form has changed. If somebody else has changed the object meanwhile, the dialog shows both changes. */
+/** Saves what a form has changed. If the object has changed since, the dialog shows both changes. */
 export function useVersionedSave<T>(options: VersionedSave<T>): { mutation: FormMutation; dialog: ReactNode } {
   const { base, valuesOf, fields, changesOf, read, write, message, onSaved } = options;
   const [collision, setCollision] = useState<{ theirs: T; changes: Values }>();
