@@ -63,7 +63,7 @@ expect(summarize(await api.post('/models/', { name: 'Gauge', measures }))).toBe(
 describe('a path that has just been declared', () => {
   it('answers 5031 while many stored streams are read', async () => {
     const paths = ctx.service.db.collection<{ fill_at: number }>('measured_paths');
-    const { modifiedCount } = await paths.updateMany({}, { $inc: { fill_at: 5000 } });
+    const { modifiedCount } = await paths.updateMany({}, { $inc: { fill_at: 3_600_000 } });
     expect(modifiedCount).toBeGreaterThan(0);
     const { body } = await api.get('/devices/?latest.bar=1');
     expect(body.code).toBe(5031);
@@ -73,7 +73,7 @@ describe('a path that has just been declared', () => {
     const answers = await Promise.all(refused.map((query) => api.get(`/devices/${query}`)));
     expect(answers.map(summarize)).toEqual(['5031 sort', '5031 filter']);
     expect(errors).toEqual([]);
-    await paths.updateMany({}, { $inc: { fill_at: -5000 } });
+    await paths.updateMany({}, { $inc: { fill_at: -3_600_000 } });
   });
 
   it('is waited for', async () => {
