@@ -24,7 +24,7 @@ export function createDueFinder(): FindDue {
       $unionWith: { coll: collection.collectionName, pipeline },
     }));
     const found = await runPipeline<{ job: number }>(first.collection, [...first.pipeline, ...unions]);
-    for (const { job } of found) Object.assign(jobs[job] ?? {}, { isDue: true });
+    for (const [index, job] of jobs.entries()) job.isDue = found.some((look) => look.job === index);
   }
 
   const submit = createBatcher(commit, limits);

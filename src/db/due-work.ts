@@ -65,7 +65,7 @@ export function createDueRunner<Due extends DueDocument>(work: DueWork<Due>): (n
     await runInParallel(takePieces([...queues.values()], piece_size), max_concurrent, async (piece) => {
       if ((await run(piece, now).catch(() => runApart(piece, now))) === true) isMore = true;
     });
-    if ([...queues.values()].some((queue) => queue.length > 0)) isMore = true;
+    isMore ||= [...queues.values()].some((queue) => queue.length > 0);
     return isMore;
   };
 }
