@@ -164,7 +164,7 @@ const max_attempts = 20;
 
 /**
  * Makes the stored values of devices those of their streams, also after streams were deleted. A value is written only if it is
- * as it was before the streams were read; otherwise both are read again. @param now epoch seconds
+ * as it was before the streams were read; where one was replaced, both are read again. @param now epoch seconds
  */
 export async function refreshValues(
   db: Database,
@@ -183,7 +183,10 @@ export async function refreshValues(
   }
 }
 
-/** @returns devices of which a value was written since it was read */
+/**
+ * @returns devices that have to be read again: a value was written since it was read, or was replaced, which a stream that
+ * came meanwhile may have been compared with
+ */
 async function writeRefreshed(
   db: Database,
   devices: readonly StreamingDevice[],
@@ -192,6 +195,7 @@ async function writeRefreshed(
 ): Promise<readonly StreamingDevice[]> {
   const writes: mongo.AnyBulkWriteOperation<DeviceValue>[] = [];
   const written: StreamingDevice[] = [];
+  const replaced: StreamingDevice[] = [];
   for (const device of devices)
     for (const path of paths) {
       const key = keyOfValue({ parent: device._id, path: path._id });
@@ -200,6 +204,7 @@ async function writeRefreshed(
       if (write === undefined) continue;
       writes.push(write);
       written.push(device);
+      if (before !== undefined) replaced.push(device);
     }
   if (writes.length === 0) return [];
   const { insertedCount, matchedCount, deletedCount } = await valuesOf(db)
@@ -208,7 +213,8 @@ async function writeRefreshed(
       if (!hasOnlyDuplicates(error)) throw error;
       return { insertedCount: 0, matchedCount: 0, deletedCount: 0 };
     });
-  return insertedCount + matchedCount + deletedCount === writes.length ? [] : [...new Set(written)];
+  const isComplete = insertedCount + matchedCount + deletedCount === writes.length;
+  return [...new Set(isComplete ? replaced : written)];
 }
 
 function planWrite(
