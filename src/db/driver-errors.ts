@@ -65,13 +65,6 @@ export function findRejected<T>(documents: readonly T[], error: unknown): T[] {
   return documents.filter((_document, index) => places.has(index));
 }
 
-/** Finds the writes of a bulk write that failed with duplicates only. @throws `error` if it is another one */
-export function findDuplicates<T>(writes: readonly T[], error: unknown): T[] {
-  if (!hasOnlyDuplicates(error)) throw error;
-  const places = failedPlacesOf(error);
-  return writes.filter((_write, index) => places.has(index));
-}
-
 /** Finds the places of the writes of a bulk write that failed. */
 export function failedPlacesOf({ writeErrors }: mongo.MongoBulkWriteError): ReadonlySet<number> {
   return new Set([writeErrors].flat().map(({ index }) => index));

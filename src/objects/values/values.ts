@@ -1,6 +1,5 @@
 import mongoose, { type mongo } from 'mongoose';
 import type { Database } from '../../db/database.js';
-import { findDuplicates } from '../../db/driver-errors.js';
 import { type Id, keyOfId } from '../../db/ids.js';
 import { findMany } from '../../db/raw-find.js';
 import { devicevalue } from '../../resources/index.js';
@@ -72,30 +71,19 @@ export function buildValue(db: Database, device: StreamingDevice, path: Id, { va
   };
 }
 
-/** Stores values unless those of later streams are stored; of equal times the last received counts. */
+/**
+ * Stores values unless those of later streams are stored; of equal times the last received counts. A filter by anything but
+ * `_id` would double the database's work.
+ */
 export async function saveLaterValues(db: Database, values: readonly DeviceValue[]): Promise<void> {
-  for (let pending = values; pending.length > 0; ) {
-    const rejected = await upsertLater(db, pending);
-    if (rejected.length === 0) return;
-    // nearly always those of late streams; a first value of another request may have been stored at the same time
-    const stored = await findStored(db, rejected);
-    pending = rejected.filter((value) => !isLater(stored.get(keyOfValue(value)), value));
-  }
-}
-
-/** @returns values for which there is a document that was not replaced */
-async function upsertLater(db: Database, values: readonly DeviceValue[]): Promise<DeviceValue[]> {
-  const writes = values.map(({ _id, ...members }) => {
-    const { at, n } = members;
-    const isEarlier = { $or: [{ at: { $lt: at } }, { at, n: { $lt: n } }] };
-    return { updateOne: { filter: { _id, ...isEarlier }, update: { $set: members }, upsert: true } };
+  if (values.length === 0) return;
+  const writes = values.map((value) => {
+    const sent = [value.at, value.n];
+    const isEarlier = { $lt: [['$at', '$n'], sent] };
+    const update = [{ $replaceWith: { $cond: [isEarlier, { $literal: value }, '$$ROOT'] } }];
+    return { updateOne: { filter: { _id: value._id }, update, upsert: true } };
   });
-  try {
-    await valuesOf(db).bulkWrite(writes as mongo.AnyBulkWriteOperation<DeviceValue>[], { ordered: false });
-    return [];
-  } catch (error) {
-    return findDuplicates(values, error);
-  }
+  await valuesOf(db).bulkWrite(writes as mongo.AnyBulkWriteOperation<DeviceValue>[], { ordered: false });
 }
 
 /** Finds the stored values of devices and paths, by `keyOfValue`. */
