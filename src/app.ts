@@ -49,7 +49,7 @@ import { createFeedSender } from './http/live/send-feed.js';
 import { requestMeter } from './http/measure-requests.js';
 import { servePublicRoutes } from './http/public-routes.js';
 import { rateLimiter } from './http/rate-limit.js';
-import { type ResourceHooks, resourceEndpoints } from './http/resource-endpoints.js';
+import { resourceEndpoints } from './http/resource-endpoints.js';
 import { createRouter } from './http/router.js';
 import { securityHeaders } from './http/security-headers.js';
 import { findPort } from './http/server.js';
@@ -65,7 +65,7 @@ import { createEnabledCache } from './objects/ancestors.js';
 import { openKeyring, type ShareRevocations } from './objects/api-keys.js';
 import type { Store } from './objects/context.js';
 import { openTokenLogin } from './oidc/token-login.js';
-import { device, resources, savedFilter } from './resources/index.js';
+import { resources, savedFilter } from './resources/index.js';
 import { buildOpenApiDocument } from './schema/openapi/document.js';
 import { streamEndpoints } from './streams/endpoints.js';
 import { createIngest } from './streams/ingest.js';
@@ -77,9 +77,6 @@ import type { SenderDeps } from './webhooks/attempt.js';
 import { createDescriber } from './webhooks/describe.js';
 import { webhookEndpoints } from './webhooks/endpoints.js';
 import { openMailer } from './webhooks/mailer.js';
-
-/** Operations of some types beyond their declaration, by collection. */
-const hooksByType: ReadonlyMap<string, ResourceHooks> = new Map([[device.plural, { isForDevices: true }]]);
 
 export interface AppDeps {
   /** Created by `openServer`, without any handler. */
@@ -180,7 +177,7 @@ export function createApp(deps: AppDeps) {
     ...resourceEndpoints(savedFilter),
     ...resources.flatMap((resource) => [
       countEndpoint(resource),
-      ...resourceEndpoints(resource, hooksByType.get(resource.plural)),
+      ...resourceEndpoints(resource),
       ...bulkEndpoints(resource),
     ]),
     ...stateEndpoints(changeState),

@@ -39,8 +39,6 @@ const refusesLimited = { limitedKeys: 'refused' } as const;
 export interface ResourceHooks {
   /** The scope of all operations, if it is one. */
   scope?: Scope;
-  /** Keys of scope `device` may show the object. */
-  isForDevices?: true;
   /** Creates an object. @returns its identifier, and the details of the answer */
   create?(ctx: RequestContext, values: Values): Promise<{ id: string; details?: object }>;
   createdDetails?: Schema;
@@ -93,8 +91,8 @@ function createEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
 }
 
 function readEndpoints(resource: Resource, hooks: ResourceHooks): Endpoint[] {
-  const { scope = 'read', isForDevices, show = (ctx, id) => showResource(ctx, resource, id) } = hooks;
-  const { name, plural, title } = resource;
+  const { scope = 'read', show = (ctx, id) => showResource(ctx, resource, id) } = hooks;
+  const { name, plural, title, isForDevices } = resource;
   const access = isPlaced(plural) || resource.forLimited !== undefined ? {} : refusesLimited;
   return [
     {

@@ -169,6 +169,8 @@ export interface Resource extends ListedType {
   allOrNone: readonly string[];
   /** Fields of which an object has one at most. */
   atMostOne: readonly string[];
+  /** Keys of scope `device` may show an object. */
+  isForDevices?: true;
   /** Fields whose update depends on the stored object: read, then write on condition that it is unchanged. */
   readModifyWrite: ReadonlySet<string>;
   toStored: (values: Values, context: StoredContext) => StoredChange;
@@ -264,7 +266,12 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
 
 type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
   Pick<Resource, 'messages'> &
-  Partial<Pick<Resource, 'defaultSort' | 'uniqueNames' | 'moreExamples' | 'allOrNone' | 'atMostOne' | 'toStored'>> & {
+  Partial<
+    Pick<
+      Resource,
+      'defaultSort' | 'uniqueNames' | 'moreExamples' | 'allOrNone' | 'atMostOne' | 'isForDevices' | 'toStored'
+    >
+  > & {
     readModifyWrite?: readonly string[];
   };
 

@@ -155,6 +155,7 @@ export const device = defineResource({
     blankAsNull: ['id_group', 'id_asset', 'id_assets', 'id_model'],
   },
   allOrNone: ['lon', 'lat'],
+  isForDevices: true,
   readModifyWrite: ['lon', 'lat', 'properties', 'frequency_stream', 'frequency_status'],
   toStored,
 });
