@@ -1,4 +1,5 @@
 import type { FieldErrors } from '../errors.js';
+import { identifierText } from './fields/text.js';
 import { type AncestorLevel, type FieldType, type Values, withDocumentation } from './fields.js';
 
 /** `{path: {operator: scalar}}`: the only shape in which values of a client reach a database query. */
@@ -90,18 +91,13 @@ export function defineFilter(
 }
 
 /**
- * A filter of everything below an object, at any level (reference/lists.md#filters).
- * @param level its place in `ancestors` @param isTotal every object is below one of this level
+ * Filters of everything below an object, at any level (reference/lists.md#filters), which share one index. Of two parents an
+ * object has one: it need not be below the lowest level.
  */
-export function defineAncestorFilter(
-  { field, plural }: AncestorLevel,
-  { level, isTotal }: { level: number; isTotal: boolean },
-  type: FieldType,
-): Filter {
-  return {
-    params: {
-      [field]: withDocumentation(type, { about: 'Only what is anywhere below this object.', references: plural }),
-    },
+export function defineAncestorFilters(ancestors: readonly AncestorLevel[], parents: number): Filter[] {
+  const about = 'Only what is anywhere below this object.';
+  return ancestors.map(({ field, plural }, level) => ({
+    params: { [field]: withDocumentation(identifierText(), { about, example: 'north@demo', references: plural }) },
     index: { paths: ['ancestors'] },
     conditions: () => ({}),
     grouping: {
@@ -109,9 +105,9 @@ export function defineAncestorFilter(
       paths: ['ancestors'],
       buildExpression: () => ({ $ifNull: [{ $arrayElemAt: ['$ancestors', level] }, null] }),
       plural,
-      isTotal,
+      isTotal: level <= ancestors.length - parents,
     },
-  };
+  }));
 }
 
 /** Reports whether a condition matches exactly one value. */

@@ -15,7 +15,7 @@ import {
   withExamples,
   withOptional,
 } from './fields.js';
-import { defineAncestorFilter, defineFilter, type Filter } from './filters.js';
+import { defineAncestorFilters, defineFilter, type Filter } from './filters.js';
 import type { ComputedMembers } from './projection.js';
 import { bySearchText, searchText } from './search.js';
 
@@ -144,6 +144,8 @@ export interface ListedType extends StoredType {
   etag: 'version' | 'version+content';
   computed?: ComputedMembers | undefined;
   legacy: LegacyRules;
+  /** Keys of scope `device` may show an object. */
+  isForDevices?: true;
   /** The part that limited keys see of a type that is neither in the hierarchy nor below devices; absent: nothing. */
   forLimited?: 'all' | ((limit: { field: string; id_developer: string; created_ms: number }) => Values);
   /** `member` of the object in `plural` that `field` names is inherited (reference/devices.md#model-properties). */
@@ -169,8 +171,6 @@ export interface Resource extends ListedType {
   allOrNone: readonly string[];
   /** Fields of which an object has one at most. */
   atMostOne: readonly string[];
-  /** Keys of scope `device` may show an object. */
-  isForDevices?: true;
   /** Fields whose update depends on the stored object: read, then write on condition that it is unchanged. */
   readModifyWrite: ReadonlySet<string>;
   toStored: (values: Values, context: StoredContext) => StoredChange;
@@ -266,12 +266,7 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
 
 type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
   Pick<Resource, 'messages'> &
-  Partial<
-    Pick<
-      Resource,
-      'defaultSort' | 'uniqueNames' | 'moreExamples' | 'allOrNone' | 'atMostOne' | 'isForDevices' | 'toStored'
-    >
-  > & {
+  Partial<Pick<Resource, 'defaultSort' | 'uniqueNames' | 'moreExamples' | 'allOrNone' | 'atMostOne' | 'toStored'>> & {
     readModifyWrite?: readonly string[];
   };
 
@@ -283,7 +278,7 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
   const parents = references.filter((key) => fields[key]?.references?.parent === true);
   const owners = references.filter((key) => fields[key]?.references?.owner === true);
   const ancestors = ancestorsOf(fields);
-  const byAncestors = ancestorFilters(ancestors, parents.length);
+  const byAncestors = defineAncestorFilters(ancestors, parents.length);
   const listed = defineListed({
     ...declaration,
     ancestors,
@@ -325,13 +320,6 @@ function ancestorsOf(fields: Fields): AncestorLevel[] {
     references?.parent === true ? [[...references.ancestors, { field, plural: references.plural }]] : [],
   );
   return levels.toSorted((level, other) => other.length - level.length)[0] ?? [];
-}
-
-/** Filters by the objects above, which share one index. Of two parents an object has one: it need not be below the lowest level. */
-function ancestorFilters(ancestors: readonly AncestorLevel[], parents: number): Filter[] {
-  const type = withDocumentation(identifierText(), { example: 'north@demo' });
-  const isTotal = (level: number) => level <= ancestors.length - parents;
-  return ancestors.map((ancestor, level) => defineAncestorFilter(ancestor, { level, isTotal: isTotal(level) }, type));
 }
 
 /** The fields without a filter of their own where one of `filters` has the parameter. */
