@@ -11,8 +11,8 @@ import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
 import { upgradeRetained } from './mqtt/store/retained.js';
 import { expired_session_ttl_s, session_ttl_s } from './mqtt/store/sessions.js';
 import { upgradePieces } from './objects/bulk/bulk-journal.js';
-import { reportIndexOf } from './objects/device-deadlines.js';
-import { measured_paths, measuredPathsOf } from './objects/measured-paths.js';
+import { reportIndexOf } from './objects/receipts/device-deadlines.js';
+import { measured_paths, measuredPathsOf } from './objects/values/measured-paths.js';
 import { gravityOf, severities } from './resources/alarm-states.js';
 import { deadlineKinds } from './resources/device/status.js';
 import {

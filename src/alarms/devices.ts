@@ -1,8 +1,8 @@
 import type { Database, StoredObject } from '../db/database.js';
 import { type Id, keyOfId } from '../db/ids.js';
 import { findMany } from '../db/raw-find.js';
-import { findEnabled } from '../objects/ancestors.js';
-import type { SendingDevice } from '../objects/received-streams.js';
+import type { SendingDevice } from '../objects/receipts/received-streams.js';
+import { findEnabled } from '../objects/tree/ancestors.js';
 import { device } from '../resources/index.js';
 
 /** A device as rules look at it without a stream. */

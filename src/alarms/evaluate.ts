@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { AppError } from '../errors.js';
-import { createAncestorNames } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';
-import type { SendingDevice } from '../objects/received-streams.js';
+import type { SendingDevice } from '../objects/receipts/received-streams.js';
+import { createAncestorNames } from '../objects/tree/ancestors.js';
 import { gravityOf } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
 import { createFactReader } from './fact-reader.js';

@@ -13,7 +13,7 @@ import {
   type StreamingDevice,
   toStoredValue,
   type ValueQuery,
-} from '../objects/stream-values.js';
+} from '../objects/values/stream-values.js';
 import { device as deviceType, stream } from '../resources/index.js';
 import { type DataPath, readPath } from '../schema/data-path.js';
 

@@ -1,7 +1,7 @@
 import type { mongo } from 'mongoose';
 import { getOrStart } from '../lib/promises.js';
-import type { ReceivedStream, SendingDevice } from '../objects/received-streams.js';
-import { keyOfStream } from '../objects/stream-values.js';
+import type { ReceivedStream, SendingDevice } from '../objects/receipts/received-streams.js';
+import { keyOfStream } from '../objects/values/stream-values.js';
 import { statusOf } from '../resources/device/status.js';
 import { type DataPath, readPath } from '../schema/data-path.js';
 import type { FactReader } from './fact-reader.js';

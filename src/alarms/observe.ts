@@ -2,7 +2,12 @@ import { type Id, keyOfId } from '../db/ids.js';
 import { runInParallel } from '../lib/parallel.js';
 import { awaitLater } from '../lib/promises.js';
 import { createTurns } from '../lib/turns.js';
-import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
+import type {
+  Evaluation,
+  PrepareEvaluation,
+  ReceivedStream,
+  SendingDevice,
+} from '../objects/receipts/received-streams.js';
 import { scheduleDue } from './due-devices.js';
 import { type EvaluationDeps, isRaisable, refreshRecord } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';

@@ -1,8 +1,8 @@
 import { keyOfId } from '../db/ids.js';
 import { runInParallel } from '../lib/parallel.js';
 import { getOrStart } from '../lib/promises.js';
-import { isSameChain } from '../objects/ancestors.js';
-import { findMatchingDevices } from '../objects/saved-filters.js';
+import { findMatchingDevices } from '../objects/select/saved-filters.js';
+import { isSameChain } from '../objects/tree/ancestors.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type Cause, type EvaluationDeps, refreshRecord } from './evaluate.js';
 import { type AlarmRecord, buildWatchKey, isOpen } from './records.js';

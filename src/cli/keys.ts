@@ -197,7 +197,7 @@ async function rotateSecret(): Promise<void> {
   const [{ sealedStorages }, { sealedWebhooks }, { resealAll }, { openVault }] = await Promise.all([
     import('../file-storage/linked.js'),
     import('../webhooks/secrets.js'),
-    import('../objects/sealed-values.js'),
+    import('../objects/write/sealed-values.js'),
     import('../lib/vault.js'),
   ]);
   await withDatabase('existing', async (db) => {

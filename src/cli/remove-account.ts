@@ -9,7 +9,7 @@ import { finishLog } from '../events/log-reader.js';
 import { silentLog } from '../lib/log.js';
 import { withPrefix } from '../mqtt/store/keys.js';
 import { findAccounts } from '../objects/api-keys.js';
-import { measured_paths } from '../objects/measured-paths.js';
+import { measured_paths } from '../objects/values/measured-paths.js';
 import { alarm, apikey, device, stream, streamsummary, valuereview } from '../resources/index.js';
 
 /** A removal that was begun, in `maintenance` until it is complete. */

@@ -6,10 +6,10 @@ import type { Endpoint } from '../http/context.js';
 import { createCounting } from '../http/count-endpoint.js';
 import { runInParallel } from '../lib/parallel.js';
 import { countParts, type OperationContext } from '../objects/context.js';
-import { type Counts, toCounts } from '../objects/counts.js';
-import { statesByEntry } from '../objects/related-devices.js';
 import { compile } from '../objects/select/compile.js';
+import { type Counts, toCounts } from '../objects/select/counts.js';
 import { readIds } from '../objects/select/read.js';
+import { statesByEntry } from '../objects/select/related-devices.js';
 import {
   buildEntryConditions,
   byConfig,

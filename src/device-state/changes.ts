@@ -1,5 +1,5 @@
 import { AppError } from '../errors.js';
-import type { NamedEvent } from '../objects/last-change.js';
+import type { NamedEvent } from '../objects/write/last-change.js';
 import { parseDataPath, readPath } from '../schema/data-path.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';

@@ -11,7 +11,7 @@ import { AppError } from '../errors.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { groupBy } from '../lib/group-by.js';
 import { createTurns } from '../lib/turns.js';
-import { formatLastChange, type NamedEvent } from '../objects/last-change.js';
+import { formatLastChange, type NamedEvent } from '../objects/write/last-change.js';
 import type { ConfigEntry } from '../resources/device/configs.js';
 import { device, deviceconfig, devicestate } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';

@@ -1,9 +1,9 @@
 import mongoose, { type mongo } from 'mongoose';
 import { parseClusterTime } from '../db/change-stream.js';
 import { isSnapshotLost } from '../db/driver-errors.js';
-import type { Ancestors } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';
-import { findMatchingDevices } from '../objects/saved-filters.js';
+import { findMatchingDevices } from '../objects/select/saved-filters.js';
+import type { Ancestors } from '../objects/tree/ancestors.js';
 import { type AncestorField, ancestorFields, type StoredEvent } from '../resources/event.js';
 import { device } from '../resources/index.js';
 

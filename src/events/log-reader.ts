@@ -12,7 +12,7 @@ import {
 import type { DatabaseAccess, Log } from '../db/database.js';
 import { startLeasedJob, type Turn } from '../db/leased-job.js';
 import { findAccounts } from '../objects/api-keys.js';
-import { tombstonesOf } from '../objects/tombstones.js';
+import { tombstonesOf } from '../objects/tree/tombstones.js';
 import { deriveEvents, type LoggedChange, loggedChanges } from './derive.js';
 import { appendEvents, writeEventId } from './store.js';
 import { createSubjects } from './subjects.js';

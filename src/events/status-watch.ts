@@ -1,8 +1,8 @@
 import type { Collection, Database, JobDeps, StoredDocument } from '../db/database.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { findMany } from '../db/raw-find.js';
-import { boundsOf, reportIndexOf } from '../objects/device-deadlines.js';
-import { buildStatusChange } from '../objects/last-change.js';
+import { boundsOf, reportIndexOf } from '../objects/receipts/device-deadlines.js';
+import { buildStatusChange } from '../objects/write/last-change.js';
 import { type DeadlineKind, deadlineKinds, deriveStatus } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 

@@ -2,9 +2,9 @@ import { LRUCache } from 'lru-cache';
 import type { DatabaseAccess } from '../db/database.js';
 import { copyId, type Id, keyOfId } from '../db/ids.js';
 import { findAll, findMany } from '../db/raw-find.js';
-import type { Ancestors } from '../objects/ancestors.js';
-import { nodeProjection } from '../objects/removed-nodes.js';
-import { tombstonesOf } from '../objects/tombstones.js';
+import type { Ancestors } from '../objects/tree/ancestors.js';
+import { nodeProjection } from '../objects/tree/removed-nodes.js';
+import { tombstonesOf } from '../objects/tree/tombstones.js';
 import { ancestorFields } from '../resources/event.js';
 import { ancestorLevels, device } from '../resources/index.js';
 

@@ -2,7 +2,7 @@ import mongoose from 'mongoose';
 import type { Database } from '../db/database.js';
 import { AppError } from '../errors.js';
 import type { Vault } from '../lib/vault.js';
-import { createSealedError, type SealedType } from '../objects/sealed-values.js';
+import { createSealedError, type SealedType } from '../objects/write/sealed-values.js';
 import { filestore } from '../resources/index.js';
 import type { Egress, FileStorage, Provider, Settings } from './providers/provider.js';
 import { findStorage, type LinkedStorage, type Sealed, type StoragePlace } from './store.js';

@@ -4,9 +4,9 @@ import type { Id } from '../db/ids.js';
 import { findOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
-import { formatLastChange } from '../objects/last-change.js';
 import type { Bson } from '../objects/page.js';
-import { deleteRecorded } from '../objects/tombstones.js';
+import { deleteRecorded } from '../objects/tree/tombstones.js';
+import { formatLastChange } from '../objects/write/last-change.js';
 import { filestore } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 

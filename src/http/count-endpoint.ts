@@ -1,4 +1,4 @@
-import { type Counts, countBy } from '../objects/counts.js';
+import { type Counts, countBy } from '../objects/select/counts.js';
 import { commaSeparated } from '../schema/fields/list.js';
 import { integer } from '../schema/fields/number.js';
 import { text } from '../schema/fields/text.js';

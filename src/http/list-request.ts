@@ -1,5 +1,5 @@
-import { listResources } from '../objects/lists.js';
 import type { Page } from '../objects/page.js';
+import { listResources } from '../objects/select/lists.js';
 import type { FieldType } from '../schema/fields.js';
 import { createListParser, type ListParserOptions, type ListRequest, listQueryOf } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';

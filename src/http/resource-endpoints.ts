@@ -1,10 +1,10 @@
 import { protectedBy } from '../db/indexes.js';
 import { isPlaced } from '../db/reach.js';
-import { removeTree } from '../objects/cascade-delete.js';
-import { countTree } from '../objects/count-tree.js';
-import { listChildren } from '../objects/lists.js';
 import type { Bson } from '../objects/page.js';
 import { showResource } from '../objects/resources.js';
+import { listChildren } from '../objects/select/lists.js';
+import { removeTree } from '../objects/tree/cascade-delete.js';
+import { countTree } from '../objects/tree/count-tree.js';
 import { createResource } from '../objects/write/create.js';
 import { updateResource } from '../objects/write/update.js';
 import { resources } from '../resources/index.js';

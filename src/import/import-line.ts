@@ -3,8 +3,8 @@ import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../er
 import type { LockKeys } from '../lib/keyed-mutex.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
-import { rethrowDuplicate } from '../objects/references.js';
 import { assertChangeable, assertCreatable } from '../objects/resources.js';
+import { rethrowDuplicate } from '../objects/tree/references.js';
 import { createResource } from '../objects/write/create.js';
 import { updateResource } from '../objects/write/update.js';
 import { resources, stream } from '../resources/index.js';

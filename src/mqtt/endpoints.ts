@@ -1,6 +1,6 @@
 import type { Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
-import { listChildren } from '../objects/lists.js';
+import { listChildren } from '../objects/select/lists.js';
 import { connection, device, mqttcredentials, topic } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { text } from '../schema/fields/text.js';

@@ -10,8 +10,8 @@ import { type LimitField, limitCollections } from '../resources/api-key.js';
 import { apikey, project } from '../resources/index.js';
 import { isScopeSufficient, type RequiredScope, type Scope } from '../schema/operation.js';
 import type { OperationContext } from './context.js';
-import { formatLastChange } from './last-change.js';
-import { deleteRecorded, deleteWithTombstone } from './tombstones.js';
+import { deleteRecorded, deleteWithTombstone } from './tree/tombstones.js';
+import { formatLastChange } from './write/last-change.js';
 
 /** The user of an API key or of a token (reference/access.md#users). */
 export interface Principal {

@@ -8,11 +8,11 @@ import type { KeyLimit } from '../db/reach.js';
 import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
 import { readInSlots } from '../lib/read-in-slots.js';
 import { type Caller, createShares, type Shares } from '../lib/shares.js';
-import { createDeferredReceipts, type DeferredReceipts } from './deferred-receipts.js';
-import type { JournaledWork } from './journal.js';
-import { createLastStreamCache, type LastStreamCache } from './last-stream-cache.js';
-import { createShownStorer, type StoreShown } from './lost-receipts.js';
-import { openSharedNames, type TakeNumber } from './shared-names.js';
+import { createDeferredReceipts, type DeferredReceipts } from './receipts/deferred-receipts.js';
+import { createShownStorer, type StoreShown } from './receipts/lost-receipts.js';
+import type { JournaledWork } from './tree/journal.js';
+import { createLastStreamCache, type LastStreamCache } from './values/last-stream-cache.js';
+import { openSharedNames, type TakeNumber } from './write/shared-names.js';
 
 /** The database and the state that all requests of a process share. */
 export interface Store {

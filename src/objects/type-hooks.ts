@@ -4,14 +4,14 @@ import { describeFaults, parseSavedQuery } from '../resources/saved-filter.js';
 import type { Values } from '../schema/fields.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
-import { selectDeviceLists } from './device-lists.js';
-import { latestValues } from './latest-values.js';
-import { withMeasuredPaths } from './measured-paths.js';
-import { openAlarmCounts } from './open-alarms.js';
-import { createOwnedSelection } from './owned-objects.js';
 import type { RequestedMember } from './page.js';
-import { assertPathsApply } from './saved-filters.js';
+import { selectDeviceLists } from './select/device-lists.js';
+import { openAlarmCounts } from './select/open-alarms.js';
+import { createOwnedSelection } from './select/owned-objects.js';
+import { assertPathsApply } from './select/saved-filters.js';
 import type { SelectOfType } from './select/selection.js';
+import { latestValues } from './values/latest-values.js';
+import { withMeasuredPaths } from './values/measured-paths.js';
 
 /** Runs a write with what its values need beside the object. @param written matches the objects of an update */
 type WriteHook = <T>(ctx: OperationContext, values: Values, write: () => Promise<T>, written?: object) => Promise<T>;

@@ -1,4 +1,4 @@
-import { buildPathExpression } from '../objects/path-filters.js';
+import { buildPathExpression } from '../objects/select/path-filters.js';
 import type { DataPath } from '../schema/data-path.js';
 import { scalarTypes } from '../summaries/derive.js';
 import { readSummaryPath } from '../summaries/plan.js';

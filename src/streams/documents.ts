@@ -47,7 +47,7 @@ export function buildDocument(
     data,
     owner: user,
     ...(message && { message }),
-    // its number does not say when the device was last heard of (`src/objects/lost-receipts.ts`)
+    // its number does not say when the device was last heard of (`src/objects/receipts/lost-receipts.ts`)
     ...((isWill || isImport) && { is_silent: true }),
   };
 }

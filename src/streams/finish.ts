@@ -8,7 +8,7 @@ import { AppError } from '../errors.js';
 import { groupBy } from '../lib/group-by.js';
 import { createShares } from '../lib/shares.js';
 import { runWithTimeLimit, TimeLimitError } from '../lib/time-limit.js';
-import type { Evaluation, PrepareEvaluation, ReceivedStream } from '../objects/received-streams.js';
+import type { Evaluation, PrepareEvaluation, ReceivedStream } from '../objects/receipts/received-streams.js';
 import type { ValueRecorder } from '../objects/values/recorder.js';
 import { stream } from '../resources/index.js';
 import type { StreamDocument } from './documents.js';

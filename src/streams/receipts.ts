@@ -1,8 +1,8 @@
 import { type Database, read_limit_ms } from '../db/database.js';
 import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
-import { type DeferredReceipts, isDeferrable, max_skew_s } from '../objects/deferred-receipts.js';
-import { type DeadlineMove, extendDeadlines } from '../objects/device-deadlines.js';
+import { type DeferredReceipts, isDeferrable, max_skew_s } from '../objects/receipts/deferred-receipts.js';
+import { type DeadlineMove, extendDeadlines } from '../objects/receipts/device-deadlines.js';
 import { type DeadlineKind, deadlineKinds } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';

@@ -2,7 +2,7 @@ import type { Collection, Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { findMany, findOne } from '../db/raw-find.js';
 import { eventsOf } from '../events/store.js';
-import { toLiterals } from '../objects/journal.js';
+import { toLiterals } from '../objects/tree/journal.js';
 import type { StoredEvent } from '../resources/event.js';
 import { delivery, webhookretry, webhookstate } from '../resources/index.js';
 import type { TextMessage } from './message.js';

@@ -8,7 +8,7 @@ import { createListing } from '../http/list-request.js';
 import { type ResourceHooks, resourceEndpoints } from '../http/resource-endpoints.js';
 import { isMailto } from '../lib/mail-addresses.js';
 import { createShares } from '../lib/shares.js';
-import { listChildren } from '../objects/lists.js';
+import { listChildren } from '../objects/select/lists.js';
 import { eventId } from '../resources/delivery.js';
 import type { StoredEvent } from '../resources/event.js';
 import { delivery, webhook } from '../resources/index.js';

@@ -4,7 +4,7 @@ import { AppError } from '../errors.js';
 import type { Vault } from '../lib/vault.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
-import { createSealedError, type SealedType } from '../objects/sealed-values.js';
+import { createSealedError, type SealedType } from '../objects/write/sealed-values.js';
 import { webhook } from '../resources/index.js';
 import { findWebhook, replaceSecrets, type SealedSecrets, type StoredWebhook } from './store.js';
 

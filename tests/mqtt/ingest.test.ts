@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
-import { replayCompleted } from '../../src/objects/cascade-delete.js';
+import { replayCompleted } from '../../src/objects/tree/cascade-delete.js';
 import { encodeConnect, encodePacket, encodeString, type MqttService, startMqtt } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';

@@ -5,9 +5,9 @@ import { encodePacket, encodeString } from '../../scripts/support/mqtt-packets.j
 import type { Database } from '../../src/db/database.js';
 import { type Broker, startBroker } from '../../src/mqtt/broker.js';
 import { createPasswordVerifier } from '../../src/mqtt/login/passwords.js';
-import { createEnabledCache } from '../../src/objects/ancestors.js';
 import { issueKey, type Keyring, openKeyring } from '../../src/objects/api-keys.js';
 import { createStore } from '../../src/objects/context.js';
+import { createEnabledCache } from '../../src/objects/tree/ancestors.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/streams/ingest.js';
 import { waitFor, waitUntil } from './process.js';

@@ -1,7 +1,7 @@
 import type { LookUp } from '../../db/batching/lookup.js';
 import type { Database } from '../../db/database.js';
-import { type AreAncestorsEnabled, findEnabled } from '../../objects/ancestors.js';
 import { findValidKeys, hasExpired, type Keyring, type KeyUser, type ValidKey } from '../../objects/api-keys.js';
+import { type AreAncestorsEnabled, findEnabled } from '../../objects/tree/ancestors.js';
 import { isScopeSufficient } from '../../schema/operation.js';
 import { reasons } from '../connection/reasons.js';
 import type { Refusal } from '../protocol/connect-packet.js';

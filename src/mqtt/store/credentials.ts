@@ -6,12 +6,12 @@ import { insertIntoFreeSlot } from '../../db/free-slot.js';
 import type { Id } from '../../db/ids.js';
 import { findMany, findOne, runPipeline } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
-import { findEnabled } from '../../objects/ancestors.js';
 import type { ValidKey } from '../../objects/api-keys.js';
 import type { OperationContext } from '../../objects/context.js';
-import { formatLastChange } from '../../objects/last-change.js';
-import { insertUnderParent, removeLeaf } from '../../objects/removed-nodes.js';
 import { assertExists, assertWithinReach } from '../../objects/resources.js';
+import { findEnabled } from '../../objects/tree/ancestors.js';
+import { insertUnderParent, removeLeaf } from '../../objects/tree/removed-nodes.js';
+import { formatLastChange } from '../../objects/write/last-change.js';
 import { apikey, device, mqttcredentials, topic } from '../../resources/index.js';
 
 const credentialsOf = (db: Database) => db.collection(mqttcredentials.plural);

@@ -4,7 +4,7 @@ import { findAll } from '../../db/raw-find.js';
 import { device } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { OperationContext } from '../context.js';
-import type { NodeRef } from '../removed-nodes.js';
+import type { NodeRef } from '../tree/removed-nodes.js';
 
 /** An action that a bulk change runs for each object instead of changing it. */
 export interface BulkAction {

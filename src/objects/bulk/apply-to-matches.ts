@@ -8,11 +8,11 @@ import type { Resource } from '../../schema/resource.js';
 import { getString } from '../../serialize/bson.js';
 import { toPlainJson } from '../../serialize/plain-json.js';
 import type { OperationContext } from '../context.js';
-import { assertUnprotected, findReferences } from '../references.js';
 import { assertChangeable, keepPlace, showResource } from '../resources.js';
 import { compile } from '../select/compile.js';
 import { count, readBatches } from '../select/read.js';
 import type { ObjectSelection } from '../select/selection.js';
+import { assertUnprotected, findReferences } from '../tree/references.js';
 import { withWriteHook } from '../type-hooks.js';
 import type { BulkAction } from './action.js';
 import {

@@ -5,9 +5,9 @@ import type { Id } from '../../db/ids.js';
 import { resources } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { OperationContext, Store } from '../context.js';
-import { type JournalRoot, saveRoot } from '../journal.js';
-import type { RelatedCondition } from '../related-devices.js';
+import type { RelatedCondition } from '../select/related-devices.js';
 import type { ObjectSelection } from '../select/selection.js';
+import { type JournalRoot, saveRoot } from '../tree/journal.js';
 import type { BulkAction } from './action.js';
 import type { BulkChange } from './change.js';
 

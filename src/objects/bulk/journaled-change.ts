@@ -5,10 +5,10 @@ import { AppError } from '../../errors.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { getId } from '../../serialize/bson.js';
 import type { OperationContext, Store } from '../context.js';
-import { resumeJournaled, runJournaled } from '../journal.js';
-import { selectMatching } from '../related-devices.js';
 import { readBatches } from '../select/read.js';
+import { selectMatching } from '../select/related-devices.js';
 import type { ObjectSelection } from '../select/selection.js';
+import { resumeJournaled, runJournaled } from '../tree/journal.js';
 import type { BulkAction } from './action.js';
 import {
   type ChangePiece,

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { Database, Log } from '../db/database.js';
-import { type Id, keyOfId } from '../db/ids.js';
-import { type LeasedJob, startLeasedJob, type Turn } from '../db/leased-job.js';
-import { removeLease } from '../db/leases.js';
-import { splitIntoBatches } from '../lib/batches.js';
-import { deadlineKinds } from '../resources/device/status.js';
+import type { Database, Log } from '../../db/database.js';
+import { type Id, keyOfId } from '../../db/ids.js';
+import { type LeasedJob, startLeasedJob, type Turn } from '../../db/leased-job.js';
+import { removeLease } from '../../db/leases.js';
+import { splitIntoBatches } from '../../lib/batches.js';
+import { deadlineKinds } from '../../resources/device/status.js';
 import { type DeadlineMove, extendDeadlines, type Receipts } from './device-deadlines.js';
 
 /** The stored members of a deadline, in epoch seconds. */

@@ -1,9 +1,9 @@
-import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
-import { retryOnce } from '../db/driver-errors.js';
-import type { Id } from '../db/ids.js';
-import { deriveFilterIndex } from '../db/indexes.js';
-import { byStatus, byStreamKind, type DeadlineKind, deadlineKinds } from '../resources/device/status.js';
-import { device } from '../resources/index.js';
+import { type Database, read_limit_ms, type StoredDocument } from '../../db/database.js';
+import { retryOnce } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { deriveFilterIndex } from '../../db/indexes.js';
+import { byStatus, byStreamKind, type DeadlineKind, deadlineKinds } from '../../resources/device/status.js';
+import { device } from '../../resources/index.js';
 import type { ConditionMark } from './received-streams.js';
 
 /** Times at which streams of each kind were last received (epoch seconds). */

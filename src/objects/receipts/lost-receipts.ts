@@ -1,18 +1,18 @@
 import mongoose, { type mongo } from 'mongoose';
-import { createLookup } from '../db/batching/lookup.js';
-import { type ClusteredDocument, readRanges } from '../db/clustered.js';
-import type { Collection, Database } from '../db/database.js';
-import type { Id } from '../db/ids.js';
-import { findExpired, removeLease } from '../db/leases.js';
-import { findMany, runPipeline } from '../db/raw-find.js';
-import { readInBatches } from '../lib/batches.js';
-import { type DeadlineKind, deadlineKinds } from '../resources/device/status.js';
-import { device, stream } from '../resources/index.js';
-import { readReceipt } from '../resources/stream-key.js';
-import { getId, getNumber, getString } from '../serialize/bson.js';
+import { createLookup } from '../../db/batching/lookup.js';
+import { type ClusteredDocument, readRanges } from '../../db/clustered.js';
+import type { Collection, Database } from '../../db/database.js';
+import type { Id } from '../../db/ids.js';
+import { findExpired, removeLease } from '../../db/leases.js';
+import { findMany, runPipeline } from '../../db/raw-find.js';
+import { readInBatches } from '../../lib/batches.js';
+import { type DeadlineKind, deadlineKinds } from '../../resources/device/status.js';
+import { device, stream } from '../../resources/index.js';
+import { readReceipt } from '../../resources/stream-key.js';
+import { getId, getNumber, getString } from '../../serialize/bson.js';
+import type { StreamingDevice } from '../values/stream-values.js';
 import { lease_prefix, max_age_s, max_lag_s, max_skew_s } from './deferred-receipts.js';
 import { type DeadlineMove, extendDeadlines, reportIndexOf } from './device-deadlines.js';
-import type { StreamingDevice } from './stream-values.js';
 
 const { MaxKey } = mongoose.mongo;
 

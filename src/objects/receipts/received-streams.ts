@@ -1,6 +1,6 @@
-import type { ClusterKey } from '../db/clustered.js';
-import type { Id } from '../db/ids.js';
-import type { OpaqueJson } from '../db/opaque-json.js';
+import type { ClusterKey } from '../../db/clustered.js';
+import type { Id } from '../../db/ids.js';
+import type { OpaqueJson } from '../../db/opaque-json.js';
 
 /** A device that has sent streams, as it was when they were accepted. */
 export interface SendingDevice {

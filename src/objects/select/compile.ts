@@ -5,11 +5,11 @@ import type { Values } from '../../schema/fields.js';
 import { joinFilters } from '../../schema/filters.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import type { ListedType } from '../../schema/resource.js';
-import { resolveAncestors } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
-import { buildRangesAfter, sortByKeyset } from '../keyset.js';
-import { selectDevices } from '../related-devices.js';
+import { resolveAncestors } from '../tree/ancestors.js';
 import { hooksOf } from '../type-hooks.js';
+import { buildRangesAfter, sortByKeyset } from './keyset.js';
+import { selectDevices } from './related-devices.js';
 import type { ObjectSelection } from './selection.js';
 
 /**

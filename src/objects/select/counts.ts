@@ -1,14 +1,14 @@
-import { read_limit_ms, type StoredObject } from '../db/database.js';
-import { deriveFilterIndex } from '../db/indexes.js';
-import { findCovering, isWholeList } from '../db/query-plan.js';
-import { findMany, runPipeline } from '../db/raw-find.js';
-import { runInParallel } from '../lib/parallel.js';
-import type { Grouping } from '../schema/filters.js';
-import type { ListRequest } from '../schema/list-parameters.js';
-import type { ListedType } from '../schema/resource.js';
-import type { OperationContext } from './context.js';
-import { compile } from './select/compile.js';
-import { count, readOptions } from './select/read.js';
+import { read_limit_ms, type StoredObject } from '../../db/database.js';
+import { deriveFilterIndex } from '../../db/indexes.js';
+import { findCovering, isWholeList } from '../../db/query-plan.js';
+import { findMany, runPipeline } from '../../db/raw-find.js';
+import { runInParallel } from '../../lib/parallel.js';
+import type { Grouping } from '../../schema/filters.js';
+import type { ListRequest } from '../../schema/list-parameters.js';
+import type { ListedType } from '../../schema/resource.js';
+import type { OperationContext } from '../context.js';
+import { compile } from './compile.js';
+import { count, readOptions } from './read.js';
 
 interface Row {
   _id: Record<string, unknown>;

@@ -1,16 +1,16 @@
-import { AppError } from '../errors.js';
-import { buildStatusConditions, statuses } from '../resources/device/status.js';
-import { device } from '../resources/index.js';
-import type { Conditions } from '../schema/filters.js';
-import type { ListRequest } from '../schema/list-parameters.js';
-import { countPaths, max_paths } from '../schema/path-filters.js';
-import { resolveAncestors } from './ancestors.js';
-import { refreshBounds } from './device-deadlines.js';
+import { AppError } from '../../errors.js';
+import { buildStatusConditions, statuses } from '../../resources/device/status.js';
+import { device } from '../../resources/index.js';
+import type { Conditions } from '../../schema/filters.js';
+import type { ListRequest } from '../../schema/list-parameters.js';
+import { countPaths, max_paths } from '../../schema/path-filters.js';
+import { refreshBounds } from '../receipts/device-deadlines.js';
+import { resolveAncestors } from '../tree/ancestors.js';
+import { prepareConditions } from '../values/conditions.js';
+import { createValueOrder } from '../values/sorted-list.js';
 import { assertUnambiguous } from './path-filters.js';
 import { loadSavedFilter, rethrowNamed } from './saved-filters.js';
-import type { SelectOfType } from './select/selection.js';
-import { prepareConditions } from './values/conditions.js';
-import { createValueOrder } from './values/sorted-list.js';
+import type { SelectOfType } from './selection.js';
 
 /**
  * Lists by `status`, which is computed from the deadlines (reference/devices.md#status), by open alarms, by

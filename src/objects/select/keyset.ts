@@ -1,10 +1,10 @@
 import mongoose from 'mongoose';
-import type { Values } from '../schema/fields.js';
-import { formatPosition, keyPathsOf, keysetSortOf, type Position } from '../schema/keyset.js';
-import type { ListRequest } from '../schema/list-parameters.js';
-import type { ListedType } from '../schema/resource.js';
-import { bsonType, findElement, getDocument, readNumber, readText, toBuffer } from '../serialize/bson.js';
-import type { Bson } from './page.js';
+import type { Values } from '../../schema/fields.js';
+import { formatPosition, keyPathsOf, keysetSortOf, type Position } from '../../schema/keyset.js';
+import type { ListRequest } from '../../schema/list-parameters.js';
+import type { ListedType } from '../../schema/resource.js';
+import { bsonType, findElement, getDocument, readNumber, readText, toBuffer } from '../../serialize/bson.js';
+import type { Bson } from '../page.js';
 
 /** The request in the order by which `after` continues it. */
 export function sortByKeyset<Request extends ListRequest>(listed: ListedType, request: Request): Request {

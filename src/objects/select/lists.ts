@@ -1,15 +1,15 @@
-import type { Id } from '../db/ids.js';
-import { device } from '../resources/index.js';
-import type { Values } from '../schema/fields.js';
-import type { ListRequest } from '../schema/list-parameters.js';
-import type { ListedType, Resource } from '../schema/resource.js';
-import { getId, getString } from '../serialize/bson.js';
-import type { OperationContext } from './context.js';
-import type { Page } from './page.js';
-import { assertExists } from './resources.js';
-import { compile } from './select/compile.js';
-import { readPage } from './select/page.js';
-import { isExport, readBatches, readExport } from './select/read.js';
+import type { Id } from '../../db/ids.js';
+import { device } from '../../resources/index.js';
+import type { Values } from '../../schema/fields.js';
+import type { ListRequest } from '../../schema/list-parameters.js';
+import type { ListedType, Resource } from '../../schema/resource.js';
+import { getId, getString } from '../../serialize/bson.js';
+import type { OperationContext } from '../context.js';
+import type { Page } from '../page.js';
+import { assertExists } from '../resources.js';
+import { compile } from './compile.js';
+import { readPage } from './page.js';
+import { isExport, readBatches, readExport } from './read.js';
 
 /**
  * Lists one page, or exports all objects that match.

@@ -1,13 +1,13 @@
 import mongoose from 'mongoose';
-import type { Database } from '../db/database.js';
-import { type Id, keyOfId } from '../db/ids.js';
-import { runPipeline } from '../db/raw-find.js';
-import { openStates, type Severity, severities } from '../resources/alarm-states.js';
-import { alarm } from '../resources/index.js';
-import type { MemberRequest } from '../schema/requested.js';
-import { getId } from '../serialize/bson.js';
-import type { OperationContext } from './context.js';
-import type { Bson, RequestedMember } from './page.js';
+import type { Database } from '../../db/database.js';
+import { type Id, keyOfId } from '../../db/ids.js';
+import { runPipeline } from '../../db/raw-find.js';
+import { openStates, type Severity, severities } from '../../resources/alarm-states.js';
+import { alarm } from '../../resources/index.js';
+import type { MemberRequest } from '../../schema/requested.js';
+import { getId } from '../../serialize/bson.js';
+import type { OperationContext } from '../context.js';
+import type { Bson, RequestedMember } from '../page.js';
 
 interface Group {
   _id: { device: Id; severity: Severity };

@@ -1,9 +1,9 @@
-import type { Id } from '../db/ids.js';
-import { findMany } from '../db/raw-find.js';
-import { isWithin, type KeyLimit } from '../db/reach.js';
-import type { Resource } from '../schema/resource.js';
-import type { OperationContext } from './context.js';
-import type { SelectOfType } from './select/selection.js';
+import type { Id } from '../../db/ids.js';
+import { findMany } from '../../db/raw-find.js';
+import { isWithin, type KeyLimit } from '../../db/reach.js';
+import type { Resource } from '../../schema/resource.js';
+import type { OperationContext } from '../context.js';
+import type { SelectOfType } from './selection.js';
 
 /**
  * Finds the objects of a type that an object beside the limit owns; what concerns the limited part stays (reference/access.md#limited-keys).

@@ -3,8 +3,8 @@ import { countFitting, findSnapshot, type RawCursor, type RawQuery } from '../..
 import type { Values } from '../../schema/fields.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import { type OperationContext, readInTurns } from '../context.js';
-import { formatNext, limitToPage } from '../keyset.js';
 import type { Bson, Page, PageSummary } from '../page.js';
+import { formatNext, limitToPage } from './keyset.js';
 import { buildQuery, count, findInRanges, readOptions } from './read.js';
 import type { ObjectSelection } from './selection.js';
 

@@ -1,12 +1,12 @@
-import { findAll, hasMatch, type RawQuery } from '../db/raw-find.js';
-import { createFieldErrors, throwIfAny } from '../errors.js';
-import { device } from '../resources/index.js';
-import { model } from '../resources/model.js';
-import { bySuffixedPath } from '../resources/suffixed-paths.js';
-import { type DataPath, formatPointer, isTooDeep, spellingsOf } from '../schema/data-path.js';
-import { type PathCondition, readExact } from '../schema/path-filters.js';
-import type { ListedType } from '../schema/resource.js';
-import type { OperationContext } from './context.js';
+import { findAll, hasMatch, type RawQuery } from '../../db/raw-find.js';
+import { createFieldErrors, throwIfAny } from '../../errors.js';
+import { device } from '../../resources/index.js';
+import { model } from '../../resources/model.js';
+import { bySuffixedPath } from '../../resources/suffixed-paths.js';
+import { type DataPath, formatPointer, isTooDeep, spellingsOf } from '../../schema/data-path.js';
+import { type PathCondition, readExact } from '../../schema/path-filters.js';
+import type { ListedType } from '../../schema/resource.js';
+import type { OperationContext } from '../context.js';
 
 /** The operation that a look-up is for. @param readConcern reads at a time of the database instead of now */
 export type LookUpScope = Pick<OperationContext, 'store' | 'account'> & Pick<RawQuery, 'readConcern'>;

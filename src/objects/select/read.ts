@@ -5,8 +5,8 @@ import { findRaw, type RawCursor, type RawQuery } from '../../db/raw-find.js';
 import { readAhead, readInBatches } from '../../lib/batches.js';
 import { isRowFormat, type ListRequest } from '../../schema/list-parameters.js';
 import { type OperationContext, readInTurns } from '../context.js';
-import { limitToPage } from '../keyset.js';
 import type { Bson, Page } from '../page.js';
+import { limitToPage } from './keyset.js';
 import type { ObjectSelection } from './selection.js';
 
 /** Options that read by an index, within the time limit of a request. */

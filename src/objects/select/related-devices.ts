@@ -1,14 +1,14 @@
-import { read_limit_ms } from '../db/database.js';
-import { type Id, keyOfId } from '../db/ids.js';
-import type { Index } from '../db/indexes.js';
-import { isWholeList, type QueryPlan } from '../db/query-plan.js';
-import { findAll, runPipeline } from '../db/raw-find.js';
-import { AppError } from '../errors.js';
-import { splitIntoBatches } from '../lib/batches.js';
-import { buildAlarmConditions } from '../resources/device/alarms.js';
-import { buildEntryConditions } from '../resources/device/configs.js';
-import { alarm, device, devicestate, devicevalue } from '../resources/index.js';
-import type { ListRequest } from '../schema/list-parameters.js';
+import { read_limit_ms } from '../../db/database.js';
+import { type Id, keyOfId } from '../../db/ids.js';
+import type { Index } from '../../db/indexes.js';
+import { isWholeList, type QueryPlan } from '../../db/query-plan.js';
+import { findAll, runPipeline } from '../../db/raw-find.js';
+import { AppError } from '../../errors.js';
+import { splitIntoBatches } from '../../lib/batches.js';
+import { buildAlarmConditions } from '../../resources/device/alarms.js';
+import { buildEntryConditions } from '../../resources/device/configs.js';
+import { alarm, device, devicestate, devicevalue } from '../../resources/index.js';
+import type { ListRequest } from '../../schema/list-parameters.js';
 import type { LookUpScope } from './path-filters.js';
 
 type Stored = Readonly<Record<string, unknown>>;

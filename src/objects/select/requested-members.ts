@@ -1,8 +1,8 @@
-import type { RequestedOutput } from '../schema/list-parameters.js';
-import type { ListedType } from '../schema/resource.js';
-import type { OperationContext } from './context.js';
-import type { Bson } from './page.js';
-import { hooksOf } from './type-hooks.js';
+import type { RequestedOutput } from '../../schema/list-parameters.js';
+import type { ListedType } from '../../schema/resource.js';
+import type { OperationContext } from '../context.js';
+import type { Bson } from '../page.js';
+import { hooksOf } from '../type-hooks.js';
 
 /** Loads the members that `fields` asks for beside what is stored. @returns those of an object as BSON, by key; undefined if none */
 export async function loadRequested(

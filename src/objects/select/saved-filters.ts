@@ -1,18 +1,18 @@
 import type { mongo } from 'mongoose';
-import type { StoredObject } from '../db/database.js';
-import { keyOfId } from '../db/ids.js';
-import { findAll } from '../db/raw-find.js';
-import { AppError } from '../errors.js';
-import { ancestorFields } from '../resources/event.js';
-import { device, savedFilter } from '../resources/index.js';
-import { describeFaults, parseSavedQuery } from '../resources/saved-filter.js';
-import type { ListRequest } from '../schema/list-parameters.js';
-import type { PathCondition } from '../schema/path-filters.js';
-import { type Ancestors, isBelow, resolveAncestors } from './ancestors.js';
-import type { OperationContext } from './context.js';
+import type { StoredObject } from '../../db/database.js';
+import { keyOfId } from '../../db/ids.js';
+import { findAll } from '../../db/raw-find.js';
+import { AppError } from '../../errors.js';
+import { ancestorFields } from '../../resources/event.js';
+import { device, savedFilter } from '../../resources/index.js';
+import { describeFaults, parseSavedQuery } from '../../resources/saved-filter.js';
+import type { ListRequest } from '../../schema/list-parameters.js';
+import type { PathCondition } from '../../schema/path-filters.js';
+import type { OperationContext } from '../context.js';
+import { type Ancestors, isBelow, resolveAncestors } from '../tree/ancestors.js';
+import { assertDeclared, prepareConditions } from '../values/conditions.js';
 import { assertUnambiguous, type LookUpScope } from './path-filters.js';
 import { selectMatching } from './related-devices.js';
-import { assertDeclared, prepareConditions } from './values/conditions.js';
 
 /** The part of an operation that a look-up of devices by a saved filter needs. */
 export type FilterScope = LookUpScope & Pick<OperationContext, 'now' | 'limit'>;

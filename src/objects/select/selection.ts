@@ -5,7 +5,7 @@ import type { ListRequest } from '../../schema/list-parameters.js';
 import type { ListedType } from '../../schema/resource.js';
 import type { OperationContext } from '../context.js';
 import type { Bson } from '../page.js';
-import type { RelatedCondition } from '../related-devices.js';
+import type { RelatedCondition } from './related-devices.js';
 
 /** The objects that a request selects, in an order: what every list, count, export and change of many reads. */
 export interface ObjectSelection extends Omit<QueryPlan, 'candidates'>, Pick<TypeSelection, 'related' | 'readInOrder'> {

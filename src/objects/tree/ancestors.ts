@@ -1,15 +1,15 @@
 import { LRUCache } from 'lru-cache';
-import type { Database } from '../db/database.js';
-import { type Id, keyOfId } from '../db/ids.js';
-import { findNearestParent } from '../db/indexes.js';
-import { findMany } from '../db/raw-find.js';
-import { buildBelowCondition, isWithin, type Reach } from '../db/reach.js';
-import { type AncestorField, ancestorFields } from '../resources/event.js';
-import { ancestorLevels } from '../resources/index.js';
-import type { Values } from '../schema/fields.js';
-import type { ListRequest } from '../schema/list-parameters.js';
-import type { ListedType } from '../schema/resource.js';
-import type { OperationContext, Store } from './context.js';
+import type { Database } from '../../db/database.js';
+import { type Id, keyOfId } from '../../db/ids.js';
+import { findNearestParent } from '../../db/indexes.js';
+import { findMany } from '../../db/raw-find.js';
+import { buildBelowCondition, isWithin, type Reach } from '../../db/reach.js';
+import { type AncestorField, ancestorFields } from '../../resources/event.js';
+import { ancestorLevels } from '../../resources/index.js';
+import type { Values } from '../../schema/fields.js';
+import type { ListRequest } from '../../schema/list-parameters.js';
+import type { ListedType } from '../../schema/resource.js';
+import type { OperationContext, Store } from '../context.js';
 
 /** Identifiers of the objects above another one. */
 export type Ancestors = Partial<Record<AncestorField, string>>;

@@ -1,17 +1,18 @@
 import type { mongo } from 'mongoose';
-import type { Collection, Database, StoredDocument, StoredObject } from '../db/database.js';
-import { retryOnce } from '../db/driver-errors.js';
-import type { Id } from '../db/ids.js';
-import { ancestorIndexOf, referencedBy } from '../db/indexes.js';
-import { OpaqueJson } from '../db/opaque-json.js';
-import { findMany, findOneRaw, hasMatch } from '../db/raw-find.js';
-import { isWithin } from '../db/reach.js';
-import { AppError } from '../errors.js';
-import { device, resources } from '../resources/index.js';
-import { isPlainObject } from '../schema/fields/object.js';
-import type { Resource } from '../schema/resource.js';
-import { toPlainJson } from '../serialize/plain-json.js';
-import type { OperationContext, Store } from './context.js';
+import type { Collection, Database, StoredDocument, StoredObject } from '../../db/database.js';
+import { retryOnce } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { ancestorIndexOf, referencedBy } from '../../db/indexes.js';
+import { OpaqueJson } from '../../db/opaque-json.js';
+import { findMany, findOneRaw, hasMatch } from '../../db/raw-find.js';
+import { isWithin } from '../../db/reach.js';
+import { AppError } from '../../errors.js';
+import { device, resources } from '../../resources/index.js';
+import { isPlainObject } from '../../schema/fields/object.js';
+import type { Resource } from '../../schema/resource.js';
+import { toPlainJson } from '../../serialize/plain-json.js';
+import type { OperationContext, Store } from '../context.js';
+import { assertRemovable } from '../resources.js';
 import { type JournalRoot, resumeJournaled, runJournaled, saveRoot } from './journal.js';
 import { assertUnprotected } from './references.js';
 import {
@@ -24,7 +25,6 @@ import {
   type RecordedRemoval,
   writeNodeTombstones,
 } from './removed-nodes.js';
-import { assertRemovable } from './resources.js';
 import { withdrawTombstones } from './tombstones.js';
 
 /**

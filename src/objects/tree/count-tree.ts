@@ -1,16 +1,16 @@
-import type { StoredNode } from '../db/batching/loader.js';
-import { readRanges } from '../db/clustered.js';
-import { read_limit_ms, type StoredObject } from '../db/database.js';
-import { ancestorIndexOf } from '../db/indexes.js';
-import { findMany, runPipeline } from '../db/raw-find.js';
-import { AppError } from '../errors.js';
-import { splitIntoBatches } from '../lib/batches.js';
-import { resources } from '../resources/index.js';
-import type { Resource } from '../schema/resource.js';
-import type { OperationContext } from './context.js';
+import type { StoredNode } from '../../db/batching/loader.js';
+import { readRanges } from '../../db/clustered.js';
+import { read_limit_ms, type StoredObject } from '../../db/database.js';
+import { ancestorIndexOf } from '../../db/indexes.js';
+import { findMany, runPipeline } from '../../db/raw-find.js';
+import { AppError } from '../../errors.js';
+import { splitIntoBatches } from '../../lib/batches.js';
+import { resources } from '../../resources/index.js';
+import type { Resource } from '../../schema/resource.js';
+import type { OperationContext } from '../context.js';
+import { assertRemovable } from '../resources.js';
 import { assertUnprotected } from './references.js';
 import { buildLeafRanges, type Leaf, leavesOf, type NodeRef } from './removed-nodes.js';
-import { assertRemovable } from './resources.js';
 
 /** Objects whose leaves one query counts. */
 const max_parents = 10_000;

@@ -1,9 +1,9 @@
-import { read_limit_ms } from '../db/database.js';
-import { findRaw } from '../db/raw-find.js';
-import type { ListedType } from '../schema/resource.js';
-import { getDocument, getString } from '../serialize/bson.js';
-import type { OperationContext } from './context.js';
-import type { Bson } from './page.js';
+import { read_limit_ms } from '../../db/database.js';
+import { findRaw } from '../../db/raw-find.js';
+import type { ListedType } from '../../schema/resource.js';
+import { getDocument, getString } from '../../serialize/bson.js';
+import type { OperationContext } from '../context.js';
+import type { Bson } from '../page.js';
 
 /** Inherited members as BSON, by identifier of the object that they are inherited from. */
 export type Inherited = ReadonlyMap<string, Bson>;

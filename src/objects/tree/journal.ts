@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
-import type { Collection, Database } from '../db/database.js';
-import { isTimeout, isWriteConflict } from '../db/driver-errors.js';
-import type { Id } from '../db/ids.js';
-import { AppError } from '../errors.js';
-import { awaitLater } from '../lib/promises.js';
+import type { Collection, Database } from '../../db/database.js';
+import { isTimeout, isWriteConflict } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { AppError } from '../../errors.js';
+import { awaitLater } from '../../lib/promises.js';
 
 /** First entry of work that any instance can complete after a crash. */
 export interface JournalRoot {

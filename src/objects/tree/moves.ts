@@ -1,14 +1,14 @@
 import type { mongo } from 'mongoose';
-import type { StoredNode } from '../db/batching/loader.js';
-import type { Database } from '../db/database.js';
-import { retryOnce } from '../db/driver-errors.js';
-import type { Id } from '../db/ids.js';
-import { ancestorIndexOf } from '../db/indexes.js';
-import { hasMatch } from '../db/raw-find.js';
-import { resources } from '../resources/index.js';
-import type { Resource } from '../schema/resource.js';
+import type { StoredNode } from '../../db/batching/loader.js';
+import type { Database } from '../../db/database.js';
+import { retryOnce } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { ancestorIndexOf } from '../../db/indexes.js';
+import { hasMatch } from '../../db/raw-find.js';
+import { resources } from '../../resources/index.js';
+import type { Resource } from '../../schema/resource.js';
+import type { OperationContext, Store } from '../context.js';
 import { removeBelow } from './cascade-delete.js';
-import type { OperationContext, Store } from './context.js';
 import { type JournalRoot, resumeJournaled, runJournaled, saveRoot } from './journal.js';
 
 /**

@@ -1,14 +1,14 @@
-import type { StoredNode } from '../db/batching/loader.js';
-import { takenMessage } from '../db/driver-errors.js';
-import type { Id } from '../db/ids.js';
-import { protectedBy } from '../db/indexes.js';
-import { findOne, hasMatch } from '../db/raw-find.js';
-import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
-import type { Values } from '../schema/fields.js';
-import type { Resource } from '../schema/resource.js';
-import { toPlainJson } from '../serialize/plain-json.js';
+import type { StoredNode } from '../../db/batching/loader.js';
+import { takenMessage } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { protectedBy } from '../../db/indexes.js';
+import { findOne, hasMatch } from '../../db/raw-find.js';
+import { createFieldErrors, type FieldErrors, throwIfAny } from '../../errors.js';
+import type { Values } from '../../schema/fields.js';
+import type { Resource } from '../../schema/resource.js';
+import { toPlainJson } from '../../serialize/plain-json.js';
+import type { OperationContext } from '../context.js';
 import { isSameChain } from './ancestors.js';
-import type { OperationContext } from './context.js';
 
 /** The objects that a resource refers to, by field. */
 export type References = ReadonlyMap<string, Pick<StoredNode, '_id' | 'ancestors'>>;

@@ -5,15 +5,15 @@ import {
   deleteRange,
   findOccupied,
   type RangeCondition,
-} from '../db/clustered.js';
-import type { Database, StoredDocument, StoredObject } from '../db/database.js';
-import { deleteInChunks } from '../db/delete-in-chunks.js';
-import type { Id } from '../db/ids.js';
-import { hasMatch } from '../db/raw-find.js';
-import { runInParallel } from '../lib/parallel.js';
-import { collections, resources } from '../resources/index.js';
-import type { EventDeclaration, StoredType } from '../schema/resource.js';
-import type { OperationContext } from './context.js';
+} from '../../db/clustered.js';
+import type { Database, StoredDocument, StoredObject } from '../../db/database.js';
+import { deleteInChunks } from '../../db/delete-in-chunks.js';
+import type { Id } from '../../db/ids.js';
+import { hasMatch } from '../../db/raw-find.js';
+import { runInParallel } from '../../lib/parallel.js';
+import { collections, resources } from '../../resources/index.js';
+import type { EventDeclaration, StoredType } from '../../schema/resource.js';
+import type { OperationContext } from '../context.js';
 import { type Deletion, deleteRecorded, deleteWithTombstone, writeTombstones } from './tombstones.js';
 
 /** An object that a removal deletes. */

@@ -1,8 +1,8 @@
 import type { mongo } from 'mongoose';
-import type { Database, DatabaseAccess } from '../db/database.js';
-import type { Id } from '../db/ids.js';
-import { withTransaction } from '../db/transaction.js';
-import type { OperationContext } from './context.js';
+import type { Database, DatabaseAccess } from '../../db/database.js';
+import type { Id } from '../../db/ids.js';
+import { withTransaction } from '../../db/transaction.js';
+import type { OperationContext } from '../context.js';
 
 /**
  * Record of a deletion: the database's log of changes names a deleted document by `_id` alone. That of an object which a request

@@ -10,9 +10,9 @@ import { parseDataPath, spellingsOf } from '../../schema/data-path.js';
 import type { Values } from '../../schema/fields.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import { type NamedPath, readExact } from '../../schema/path-filters.js';
-import { findDeclared, type MeasuredPath, measuredPathsOf } from '../measured-paths.js';
-import { buildInheritedFilter, type LookUpScope } from '../path-filters.js';
-import { buildStateConditions, type RelatedCondition } from '../related-devices.js';
+import { buildInheritedFilter, type LookUpScope } from '../select/path-filters.js';
+import { buildStateConditions, type RelatedCondition } from '../select/related-devices.js';
+import { findDeclared, type MeasuredPath, measuredPathsOf } from './measured-paths.js';
 import type { Scalar } from './values.js';
 
 /** A path that has just been declared is filled within 3 s, unless there are many streams. */

@@ -9,10 +9,10 @@ import { findMany } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
 import { readInBatches, splitIntoBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
-import { type MeasuredPath, measuredPathsOf, removeUnusedPaths } from '../measured-paths.js';
-import type { StreamingDevice } from '../stream-values.js';
 import { findLastValues, findNextTimes } from './last-values.js';
+import { type MeasuredPath, measuredPathsOf, removeUnusedPaths } from './measured-paths.js';
 import { reviewsOf, scheduleReview, type ValueReview } from './reviews.js';
+import type { StreamingDevice } from './stream-values.js';
 import {
   buildValue,
   type DeviceValue,

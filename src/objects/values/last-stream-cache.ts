@@ -1,10 +1,10 @@
 import { LRUCache } from 'lru-cache';
-import type { Database } from '../db/database.js';
-import { retryOnce } from '../db/driver-errors.js';
-import type { Id } from '../db/ids.js';
-import { device } from '../resources/index.js';
-import { findElement, getNumber, toBuffer } from '../serialize/bson.js';
-import { max_lag_s } from './deferred-receipts.js';
+import type { Database } from '../../db/database.js';
+import { retryOnce } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { device } from '../../resources/index.js';
+import { findElement, getNumber, toBuffer } from '../../serialize/bson.js';
+import { max_lag_s } from '../receipts/deferred-receipts.js';
 import type { LastStream } from './stream-values.js';
 
 type Bson = Uint8Array;

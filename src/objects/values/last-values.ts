@@ -6,7 +6,7 @@ import { findOne } from '../../db/raw-find.js';
 import { runInParallel } from '../../lib/parallel.js';
 import { createTurns } from '../../lib/turns.js';
 import { readPath } from '../../schema/data-path.js';
-import { buildFilter, buildPresence, findEnds, type StreamingDevice, streamsOf } from '../stream-values.js';
+import { buildFilter, buildPresence, findEnds, type StreamingDevice, streamsOf } from './stream-values.js';
 import { type KeptPath, keyOfValue, type SentValue } from './values.js';
 
 /** Streams that one command examines. */

@@ -1,14 +1,14 @@
-import { runPipeline } from '../db/raw-find.js';
-import { max_latest_leaves } from '../resources/device/latest.js';
-import type { Measure } from '../resources/measure.js';
-import { model } from '../resources/model.js';
-import { type DataPath, spellingsOf } from '../schema/data-path.js';
-import type { MemberRequest } from '../schema/requested.js';
-import { bsonType, getId, getString } from '../serialize/bson.js';
-import { findAtPath, LeafCopier } from '../serialize/leaves.js';
-import { buildDocument } from '../serialize/selection.js';
-import type { OperationContext } from './context.js';
-import type { Bson, RequestedMember } from './page.js';
+import { runPipeline } from '../../db/raw-find.js';
+import { max_latest_leaves } from '../../resources/device/latest.js';
+import type { Measure } from '../../resources/measure.js';
+import { model } from '../../resources/model.js';
+import { type DataPath, spellingsOf } from '../../schema/data-path.js';
+import type { MemberRequest } from '../../schema/requested.js';
+import { bsonType, getId, getString } from '../../serialize/bson.js';
+import { findAtPath, LeafCopier } from '../../serialize/leaves.js';
+import { buildDocument } from '../../serialize/selection.js';
+import type { OperationContext } from '../context.js';
+import type { Bson, RequestedMember } from '../page.js';
 import { findLastStreams, type LastStream } from './stream-values.js';
 
 /** Different measures with the requested paths; beyond it some columns may be headed by their paths. */

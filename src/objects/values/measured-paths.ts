@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Database, DatabaseAccess, StoredObject } from '../db/database.js';
-import type { Id } from '../db/ids.js';
-import { releaseLease, takeLease } from '../db/leases.js';
-import { findMany, hasMatch } from '../db/raw-find.js';
-import { AppError } from '../errors.js';
-import { filterPathsOf } from '../resources/measure.js';
-import { model } from '../resources/model.js';
-import type { Values } from '../schema/fields.js';
-import type { OperationContext } from './context.js';
+import type { Database, DatabaseAccess, StoredObject } from '../../db/database.js';
+import type { Id } from '../../db/ids.js';
+import { releaseLease, takeLease } from '../../db/leases.js';
+import { findMany, hasMatch } from '../../db/raw-find.js';
+import { AppError } from '../../errors.js';
+import { filterPathsOf } from '../../resources/measure.js';
+import { model } from '../../resources/model.js';
+import type { Values } from '../../schema/fields.js';
+import type { OperationContext } from '../context.js';
 
 /** A path that models of an account filter by. */
 export interface MeasuredPath {

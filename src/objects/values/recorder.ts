@@ -6,8 +6,8 @@ import { findMany } from '../../db/raw-find.js';
 import { runInParallel } from '../../lib/parallel.js';
 import { createTurns } from '../../lib/turns.js';
 import { readPath } from '../../schema/data-path.js';
-import { cache_ms, measuredPathsOf } from '../measured-paths.js';
-import type { ReceivedStream } from '../received-streams.js';
+import type { ReceivedStream } from '../receipts/received-streams.js';
+import { cache_ms, measuredPathsOf } from './measured-paths.js';
 import { openReview, scheduleReview } from './reviews.js';
 import {
   buildValue,

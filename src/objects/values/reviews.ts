@@ -1,9 +1,9 @@
 import { type Database, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { valuereview } from '../../resources/index.js';
-import { replaceRevisions } from '../last-stream-cache.js';
-import { saveReceiptsOf } from '../lost-receipts.js';
-import { measuredPathsOf } from '../measured-paths.js';
+import { saveReceiptsOf } from '../receipts/lost-receipts.js';
+import { replaceRevisions } from './last-stream-cache.js';
+import { measuredPathsOf } from './measured-paths.js';
 
 /** Devices whose values are to be computed again; of a device with streams of the future the `_id` is that of the device. */
 export interface ValueReview {

@@ -1,13 +1,13 @@
 import mongoose, { type mongo } from 'mongoose';
-import { type ClusteredDocument, type ClusterKey, type RangeCondition, readRanges } from '../db/clustered.js';
-import type { Database } from '../db/database.js';
-import { isTimeout } from '../db/driver-errors.js';
-import type { Id } from '../db/ids.js';
-import { findMany, findOne, runPipeline } from '../db/raw-find.js';
-import { stream } from '../resources/index.js';
-import { buildMinNumber, readReceipt } from '../resources/stream-key.js';
-import { type DataPath, isTooDeep, readPath } from '../schema/data-path.js';
-import { getDocument, getNumber, getString } from '../serialize/bson.js';
+import { type ClusteredDocument, type ClusterKey, type RangeCondition, readRanges } from '../../db/clustered.js';
+import type { Database } from '../../db/database.js';
+import { isTimeout } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { findMany, findOne, runPipeline } from '../../db/raw-find.js';
+import { stream } from '../../resources/index.js';
+import { buildMinNumber, readReceipt } from '../../resources/stream-key.js';
+import { type DataPath, isTooDeep, readPath } from '../../schema/data-path.js';
+import { getDocument, getNumber, getString } from '../../serialize/bson.js';
 
 const { MaxKey } = mongoose.mongo;
 

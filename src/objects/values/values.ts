@@ -4,8 +4,8 @@ import { type Id, keyOfId } from '../../db/ids.js';
 import { findMany } from '../../db/raw-find.js';
 import { devicevalue } from '../../resources/index.js';
 import { type DataPath, parseDataPath } from '../../schema/data-path.js';
-import type { MeasuredPath } from '../measured-paths.js';
-import type { StreamingDevice } from '../stream-values.js';
+import type { MeasuredPath } from './measured-paths.js';
+import type { StreamingDevice } from './stream-values.js';
 
 const { Double } = mongoose.mongo;
 

@@ -5,11 +5,11 @@ import type { Values } from '../../schema/fields.js';
 import type { Resource } from '../../schema/resource.js';
 import { buildSearchText } from '../../schema/search.js';
 import type { OperationContext } from '../context.js';
-import { findReferences, rethrowDuplicate } from '../references.js';
 import { assertCreatable } from '../resources.js';
-import { identifierOf, type SharedName } from '../shared-names.js';
+import { findReferences, rethrowDuplicate } from '../tree/references.js';
 import { withWriteHook } from '../type-hooks.js';
 import { placeBelow } from './plan.js';
+import { identifierOf, type SharedName } from './shared-names.js';
 import { verifyAfterwards } from './verify.js';
 
 /**

@@ -3,11 +3,11 @@ import { AppError, createFieldErrors, type FieldErrors } from '../../errors.js';
 import type { UpdateRequest } from '../../schema/body.js';
 import type { Values } from '../../schema/fields.js';
 import type { Resource, StoredChange } from '../../schema/resource.js';
-import { isSameChain } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
-import { hasDescendants } from '../moves.js';
-import { findMissing, type References } from '../references.js';
 import { keepPlace } from '../resources.js';
+import { isSameChain } from '../tree/ancestors.js';
+import { hasDescendants } from '../tree/moves.js';
+import { findMissing, type References } from '../tree/references.js';
 
 /** An object as it is stored, and what decides with it whether and how it may change. */
 export interface ObjectBefore {

@@ -1,6 +1,6 @@
-import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
-import { AppError } from '../errors.js';
-import type { Vault } from '../lib/vault.js';
+import { type Database, read_limit_ms, type StoredDocument } from '../../db/database.js';
+import { AppError } from '../../errors.js';
+import type { Vault } from '../../lib/vault.js';
 
 /** Documents of one type, each with a value that is encrypted under SECRET_KEY. */
 export interface SealedType<T, V> {

@@ -1,8 +1,8 @@
-import { createBatcher } from '../db/batching/batcher.js';
-import type { Collection, Database } from '../db/database.js';
-import { isDuplicate, retryOnce } from '../db/driver-errors.js';
-import { findMany, hasMatch } from '../db/raw-find.js';
-import { groupBy } from '../lib/group-by.js';
+import { createBatcher } from '../../db/batching/batcher.js';
+import type { Collection, Database } from '../../db/database.js';
+import { isDuplicate, retryOnce } from '../../db/driver-errors.js';
+import { findMany, hasMatch } from '../../db/raw-find.js';
+import { groupBy } from '../../lib/group-by.js';
 
 /** A name that several objects of one type in an account have. */
 export interface SharedName {

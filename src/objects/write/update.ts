@@ -9,12 +9,12 @@ import { buildSearchChange } from '../../schema/search.js';
 import { getId, getIds } from '../../serialize/bson.js';
 import { toPlainJson } from '../../serialize/plain-json.js';
 import type { OperationContext } from '../context.js';
-import { formatLastChange } from '../last-change.js';
-import { hasDescendants, isBeingMoved, moveSubtree } from '../moves.js';
 import type { Bson } from '../page.js';
-import { findLinked, findNameFault, locateReferences } from '../references.js';
 import { assertChangeable, showResource } from '../resources.js';
+import { hasDescendants, isBeingMoved, moveSubtree } from '../tree/moves.js';
+import { findLinked, findNameFault, locateReferences } from '../tree/references.js';
 import { withWriteHook } from '../type-hooks.js';
+import { formatLastChange } from './last-change.js';
 import { type ChangePlan, type ObjectBefore, planChange, type UpdateInput } from './plan.js';
 import { verifyAfterwards } from './verify.js';
 

@@ -1,9 +1,9 @@
 import { AppError } from '../../errors.js';
 import type { Resource } from '../../schema/resource.js';
-import { ignoreNotFound, isBeingRemoved, removeTree, replayRemovals } from '../cascade-delete.js';
 import type { OperationContext } from '../context.js';
-import { alignBelow } from '../moves.js';
-import { type ChangedReferences, findChangedReferences, type References } from '../references.js';
+import { ignoreNotFound, isBeingRemoved, removeTree, replayRemovals } from '../tree/cascade-delete.js';
+import { alignBelow } from '../tree/moves.js';
+import { type ChangedReferences, findChangedReferences, type References } from '../tree/references.js';
 
 /** A create or an update that was written. */
 interface Written {

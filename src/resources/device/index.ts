@@ -138,7 +138,7 @@ export const device = defineResource({
     ...reportedState,
     /** When a condition of an alarm rule was found to be met: without it streams need not look alarms up. */
     condition_met_at: optional(timestamp()),
-    /** Differs whenever data streams were stored or deleted (`src/objects/last-stream-cache.ts`). */
+    /** Differs whenever data streams were stored or deleted (`src/objects/values/last-stream-cache.ts`). */
     stream_revision: optional(internalValue()),
   },
   filters: [byStatus, byStreamKind, byAlarm, byConfig, withinRadius, ...networkingFilters, bySavedFilter],

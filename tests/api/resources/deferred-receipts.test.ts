@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { afterAll, beforeEach, expect, it } from '@jest/globals';
 import { AppError } from '../../../src/errors.js';
-import { createDeferredReceipts, type DeferredReceipts } from '../../../src/objects/deferred-receipts.js';
-import { saveLostReceipts } from '../../../src/objects/lost-receipts.js';
+import { createDeferredReceipts, type DeferredReceipts } from '../../../src/objects/receipts/deferred-receipts.js';
+import { saveLostReceipts } from '../../../src/objects/receipts/lost-receipts.js';
 import { createIngest } from '../../../src/streams/ingest.js';
 import { parseStreams } from '../../../src/streams/parse-streams.js';
 import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 
-/** Receipts in the memory of a process that crashes before it stores them (`src/objects/deferred-receipts.ts`). */
+/** Receipts in the memory of a process that crashes before it stores them (`src/objects/receipts/deferred-receipts.ts`). */
 const service = await startTestService();
 const api = await service.client();
 const fixtures = createFixtures(api);

@@ -1,7 +1,7 @@
 import { expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import type { StoredObject } from '../../../src/db/database.js';
-import { findLastStreams } from '../../../src/objects/stream-values.js';
+import { findLastStreams } from '../../../src/objects/values/stream-values.js';
 import { useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 

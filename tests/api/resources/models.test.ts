@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { waitFor } from '../../../scripts/support/service-process.js';
-import { loadInheritedInPieces } from '../../../src/objects/inherited.js';
+import { loadInheritedInPieces } from '../../../src/objects/tree/inherited.js';
 import { device } from '../../../src/resources/index.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { describeResourceContract, propertiesRule } from '../../support/resource-contract.js';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
-import { finishRemovals } from '../../../src/objects/cascade-delete.js';
+import { finishRemovals } from '../../../src/objects/tree/cascade-delete.js';
 import { type TestContext, useTestService } from '../../support/expect-status.js';
 import { waitUntil } from '../../support/process.js';
 import { pathOf } from '../../support/service.js';

@@ -3,7 +3,7 @@ import { afterAll, expect, it } from '@jest/globals';
 import { sendImport } from '../../support/import.js';
 import { type Api, pathOf, startTestService, type TestService } from '../../support/service.js';
 
-/** Streams that two instances store, and the last ones that both show (`src/objects/last-stream-cache.ts`). */
+/** Streams that two instances store, and the last ones that both show (`src/objects/values/last-stream-cache.ts`). */
 const services: TestService[] = [];
 const apis: Api[] = [];
 const names = Array.from({ length: 12 }, (_, number) => `d${String(number).padStart(2, '0')}`);
