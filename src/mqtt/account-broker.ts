@@ -123,8 +123,11 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     const claimed = await sessions.claim(session, isClean);
     if (claimed === undefined) return undefined;
     live.add(session);
-    session.left.then(() => live.delete(session)).catch(rules.failed);
-    session.left.then(() => (stopped.aborted ? undefined : sessions.leave(session))).catch(rules.failed);
+    const forget = () => {
+      live.delete(session);
+      return stopped.aborted ? undefined : sessions.leave(session);
+    };
+    session.left.then(forget).catch(rules.failed);
     for (const previous of claimed.previous) previous.end(reasons.taken_over);
     await Promise.all(claimed.previous.map(({ left }) => left));
     // the wills of these connections wait only now

@@ -67,6 +67,7 @@ export class Client implements Host<Origin> {
   private readonly subscriptions: Subscriptions;
   private input: Input | undefined;
   private received_at = performance.now();
+  private silence: NodeJS.Timeout | undefined;
   private hasDisconnected = false;
 
   constructor(
@@ -228,17 +229,16 @@ export class Client implements Host<Origin> {
   }
 
   private watchSilence(): void {
-    const { session, deps } = this;
+    const { session } = this;
     const { keep_alive_s } = session.connect;
     if (keep_alive_s === 0) return;
     const limit_ms = keep_alive_s * 1500;
     const check = () => {
       const rest_ms = limit_ms - (performance.now() - this.received_at);
       if (rest_ms <= 0) session.end(reasons.keep_alive);
-      else timer = setTimeout(check, rest_ms).unref();
+      else this.silence = setTimeout(check, rest_ms).unref();
     };
-    let timer = setTimeout(check, limit_ms).unref();
-    session.outbox.ended.then(() => clearTimeout(timer), deps.rules.failed);
+    this.silence = setTimeout(check, limit_ms).unref();
   }
 
   private async endWill(): Promise<void> {
@@ -256,6 +256,7 @@ export class Client implements Host<Origin> {
   private close(): void {
     const { session, delivery, deps } = this;
     delivery.stop();
+    clearTimeout(this.silence);
     this.subscriptions.close();
     if (deps.clients.get(session.client_id) === delivery) deps.clients.delete(session.client_id);
     this.input?.close();

@@ -134,6 +134,9 @@ async function attemptLogin(
   }
 }
 
+/** One for all sessions: each promise of an idle connection takes memory. */
+const settled = Promise.resolve();
+
 interface NewSession extends NewConnection {
   login: LoggedIn;
   checked: number;
@@ -160,13 +163,13 @@ function openSession(
     connect: { level, keep_alive_s, properties, will },
     outbox,
     checked,
-    left: awaitLater(leave().catch((error: unknown) => warn('MQTT session could not be closed', { err: error }))),
+    left: awaitLater(leave()),
     revoked: false,
     expiry_s: level === 5 ? Math.min(properties.session_expiry_s ?? 0, session_ttl_s) : clean ? 0 : session_ttl_s,
     isConnected: false,
-    publishQueue: Promise.resolve(),
+    publishQueue: settled,
     subscriptions: new Map(),
-    storeQueue: Promise.resolve(),
+    storeQueue: settled,
     queue: undefined,
     will: new SessionWill(db, connection, will),
     endWill: () => session.will.take(),
@@ -184,8 +187,12 @@ function openSession(
     await outbox.ended;
     sessions.delete(session);
     metrics.connections(sessions.size);
-    // what the client has sent ends before it may send it again: of QoS 2, both would be handed over
-    await session.publishQueue;
-    await Promise.all([session.queue?.close(), session.endWill()]);
+    try {
+      // what the client has sent ends before it may send it again: of QoS 2, both would be handed over
+      await session.publishQueue;
+      await Promise.all([session.queue?.close(), session.endWill()]);
+    } catch (error) {
+      warn('MQTT session could not be closed', { err: error });
+    }
   }
 }
