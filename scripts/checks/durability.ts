@@ -183,8 +183,7 @@ async function countMissing(service: Instance, protocol: string, acknowledged: r
   const occurrences = new Map<number, number>();
   for (let offset = 0; ; offset += 1000) {
     const query = `protocol=${encodeURIComponent(protocol)}&max=1000&offset=${offset}&sort=created_at`;
-    // again where a busy machine does not answer in time
-    const { result } = await waitFor(() => show<{ data: { n: number } }>(service, `/streams/?${query}`), Boolean);
+    const { result } = await show<{ data: { n: number } }>(service, `/streams/?${query}`);
     for (const { data } of result) occurrences.set(data.n, (occurrences.get(data.n) ?? 0) + 1);
     if (result.length < 1000) break;
   }
@@ -196,9 +195,10 @@ interface Shown {
   last_stream_at?: number;
 }
 
-/** Reads a list, or one object. */
+/** Reads a list, or one object; again where a busy machine does not answer in time. */
 async function show<T>({ url, key }: Instance, path: string): Promise<T & { result: T[] }> {
-  return (await sendOk(url, key, 'GET', path)).json() as Promise<T & { result: T[] }>;
+  const answer = await waitFor(() => sendOk(url, key, 'GET', path), Boolean);
+  return answer.json() as Promise<T & { result: T[] }>;
 }
 
 /** Counts the devices that are shown with a receipt before that of an acknowledged stream. */
