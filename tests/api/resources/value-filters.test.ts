@@ -1,7 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { OpaqueJson } from '../../../src/db/opaque-json.js';
 import { silentLog } from '../../../src/lib/log.js';
+import { refreshValues } from '../../../src/objects/values/jobs.js';
+import { measuredPathsOf } from '../../../src/objects/values/measured-paths.js';
 import { openReview } from '../../../src/objects/values/reviews.js';
+import type { StreamingDevice } from '../../../src/objects/values/stream-values.js';
+import { toKeptPaths, valuesOf } from '../../../src/objects/values/values.js';
 import { buildDocument, insertDocuments, setSender } from '../../../src/streams/documents.js';
 import { createNumbering } from '../../../src/streams/numbering.js';
 import { removeOldStreams } from '../../../src/streams/retention.js';
@@ -297,6 +301,31 @@ describe('a change', () => {
     await send('n', { bar: 7 }, now - 50);
     expect(await namesAt('latest.bar=7')).toBe('n');
     await api.delete('/devices/n@gauges/');
+  });
+
+  it('of a late stream counts though the later one is deleted meanwhile', async () => {
+    await fresh('z', [900, now - 30], [1000, now - 10]);
+    const { db } = ctx.service;
+    const stored = await db.collection<StreamingDevice>('devices').findOne({ id_developer: 'z@gauges' });
+    const paths = toKeptPaths(await measuredPathsOf(db).find({ path: '/bar' }).toArray());
+    const last = { parent: stored?._id, 'data.bar': 1000 };
+    expect((await db.collection('streams').deleteOne(last)).deletedCount).toBe(1);
+    const values = valuesOf(db);
+    // between the look at the streams and the write
+    const bulkWrite: typeof values.bulkWrite = async (writes, options) => {
+      await send('z', { bar: 950 }, now - 20);
+      return values.bulkWrite(writes, options);
+    };
+    const racing = Object.create(values, { bulkWrite: { value: bulkWrite } });
+    const collection = (name: string) => (name === values.collectionName ? racing : db.collection(name));
+    await refreshValues(
+      Object.create(db, { collection: { value: collection } }),
+      stored === null ? [] : [stored],
+      paths,
+      now,
+    );
+    expect(await namesAt('latest.bar=950')).toBe('z');
+    await api.delete('/devices/z@gauges/');
   });
 
   it('of the hierarchy leaves no value behind', async () => {
