@@ -184,8 +184,8 @@ export async function refreshValues(
 }
 
 /**
- * @returns devices that have to be read again: a value was written since it was read, or was replaced, which a stream that
- * came meanwhile may have been compared with
+ * @returns devices that have to be read again: a value was written since it was read, or was replaced after a stream may
+ * have been compared with it
  */
 async function writeRefreshed(
   db: Database,
