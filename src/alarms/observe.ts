@@ -1,4 +1,5 @@
 import { type Id, keyOfId } from '../db/ids.js';
+import { confirmReads } from '../db/raw-find.js';
 import { runInParallel } from '../lib/parallel.js';
 import { awaitLater } from '../lib/promises.js';
 import { createTurns } from '../lib/turns.js';
@@ -12,7 +13,7 @@ import { scheduleDue } from './due-devices.js';
 import { type EvaluationDeps, isRaisable, refreshRecord } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
 import { isFresh, removeMarks } from './marks.js';
-import { type AlarmRecord, findRecords, isAnyMet } from './records.js';
+import { type AlarmRecord, findRecords, isAnyMet, recordsOf } from './records.js';
 import { createMemberLookup, type IsMember } from './review.js';
 import type { Coverage, Rule, RuleSet, RuleSets } from './rule-sets.js';
 
@@ -119,10 +120,14 @@ async function complete(deps: Deps, watched: readonly Watched[], moment: Moment)
   const marked = watched.filter(({ device, isMeeting }) => isMeeting || device.condition_met_at !== undefined);
   if (marked.length === 0) return;
   const changing = await planChanges(deps, marked, moment);
-  await runInParallel(changing, max_concurrent, async (change) => {
-    moment.signal.throwIfAborted();
-    await change();
-  });
+  await Promise.all([
+    // a sender may be answered without a write, for what another evaluation has just stored
+    confirmReads(recordsOf(deps.store.db)),
+    runInParallel(changing, max_concurrent, async (change) => {
+      moment.signal.throwIfAborted();
+      await change();
+    }),
+  ]);
 }
 
 async function planChanges(

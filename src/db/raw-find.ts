@@ -55,6 +55,11 @@ export async function hasMatch<T extends mongo.Document>(
   return (await findOne(collection, filter, { projection: { _id: 1 }, ...options })) !== undefined;
 }
 
+/** Waits until a majority has what was read before: a write that changes nothing waits for the last one of the primary. */
+export async function confirmReads({ db, collectionName }: Pick<Collection, 'db' | 'collectionName'>): Promise<void> {
+  await db.collection<{ none?: 1 }>(collectionName).updateOne({ _id: { $in: [] } }, { $unset: { none: 1 } });
+}
+
 /** Runs a pipeline within the time limit of a read. */
 export function runPipeline<T extends mongo.Document>(
   { db, collectionName }: Pick<Collection, 'db' | 'collectionName'>,
