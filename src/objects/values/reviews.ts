@@ -20,7 +20,6 @@ export interface ValueReview {
 /** Longer than streams take to be stored, and most deletions of streams. */
 const storing_s = 10;
 const removing_s = 60;
-const fast = { writeConcern: { w: 1 } } as const;
 
 /** The reviews of all accounts. */
 export const reviewsOf = (db: Database) => db.collection<ValueReview>(valuereview.plural);
@@ -28,10 +27,8 @@ export const reviewsOf = (db: Database) => db.collection<ValueReview>(valuerevie
 /** Requests a review in case this process crashes while it stores streams. @returns withdraws it @param now epoch seconds */
 export async function openReview(db: Database, devices: readonly Id[], now: number): Promise<() => Promise<void>> {
   const _id = db.newId();
-  const review = { _id, devices, due_at: now + storing_s, revision: db.newId() };
-  // as durable as the streams, which are written later
-  await reviewsOf(db).insertOne(review, fast);
-  return async () => void (await reviewsOf(db).deleteOne({ _id }, fast));
+  await reviewsOf(db).insertOne({ _id, devices, due_at: now + storing_s, revision: db.newId() });
+  return async () => void (await reviewsOf(db).deleteOne({ _id }));
 }
 
 /** Requests a review of a device when the time of its next stream has come (epoch seconds). */
