@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect } from '@jest/globals';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { chromiumFlags, chromiumPath } from '../../scripts/support/browser.js';
-import { findFreePort, openSandbox, type RunningService, type Sandbox } from './process.js';
+import { findFreePort, openSandbox, type RunningService, type Sandbox, waitFor } from './process.js';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -238,6 +239,13 @@ export async function findOverflows(page: Page, widths: readonly number[]): Prom
     if (overflow_px > 0) overflows.push(`${width}: ${overflow_px}`);
   }
   return overflows;
+}
+
+/** Expects what the page shows as soon as it is drawn, which may be after the view is complete. */
+export async function expectSoon<Value>(read: () => Promise<Value>, expected: Value): Promise<void> {
+  const isExpected = (value: Value) => isDeepStrictEqual(value, expected);
+  const shown = await waitFor(read, isExpected).catch(read);
+  expect(shown).toEqual(expected);
 }
 
 /** Waits until the view is complete: its title is there, and nothing is being read. */

@@ -1,6 +1,6 @@
 import { beforeAll, expect, it } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../../support/browser.js';
+import { describeInBrowser, expectSoon, findAxeViolations, useConsole, waitForView } from '../../support/browser.js';
 import { waitUntil } from '../../support/process.js';
 
 interface CanvasLike {
@@ -70,10 +70,10 @@ describeInBrowser('alarms', () => {
       ],
     });
     await press(page, 'Edit');
-    expect(await page.getByLabel('for', { exact: true }).inputValue()).toBe('1.5');
+    await expectSoon(() => page.getByLabel('for', { exact: true }).inputValue(), '1.5');
     await page.getByLabel('for', { exact: true }).fill('0');
     await press(page, 'Remove condition 1');
-    expect(await condition(1).getByLabel('Path', { exact: true }).inputValue()).toBe('bar');
+    await expectSoon(() => condition(1).getByLabel('Path', { exact: true }).inputValue(), 'bar');
     await press(page, 'Add condition');
     await condition(2).getByLabel('Kind').selectOption('the status is');
     for (const status of ['data late', 'disconnected'])
@@ -102,14 +102,14 @@ describeInBrowser('alarms', () => {
     const texts = async () =>
       (await rows.allInnerTexts()).map((row) => /(critical|warning)\s+(\w+)/.exec(row)?.slice(1));
     await rows.nth(1).waitFor();
-    expect(await texts()).toEqual([
+    await expectSoon(texts, [
       ['critical', 'Valve'],
       ['warning', 'Fan'],
     ]);
     await send('Pump', { bar: 8.25, rpm: 50 });
     await page.clock.fastForward(10_000);
     await rows.nth(3).waitFor();
-    expect(await texts()).toEqual([
+    await expectSoon(texts, [
       ['critical', 'Valve'],
       ['critical', 'Pump'],
       ['warning', 'Fan'],
@@ -152,10 +152,11 @@ describeInBrowser('alarms', () => {
     const condition = page.getByRole('group', { name: 'Condition 1' });
     // the names and units of models, then the paths that devices have sent last
     await condition.getByText('1/min').waitFor();
-    expect(await condition.getByLabel('Path').locator('option').allInnerTexts()).toEqual([
-      ...['choose…', 'Speed', 'note', 'bar', 'another…'],
-    ]);
-    expect(await condition.locator('option:checked').allInnerTexts()).toEqual(['the value of', 'Speed', 'is below']);
+    await expectSoon(
+      () => condition.getByLabel('Path').locator('option').allInnerTexts(),
+      ['choose…', 'Speed', 'note', 'bar', 'another…'],
+    );
+    await expectSoon(() => condition.locator('option:checked').allInnerTexts(), ['the value of', 'Speed', 'is below']);
     await press(page, 'Which devices now?');
     await page.getByText('1 of 3 devices would be in alarm now.').waitFor();
     await page.getByText('2 devices cannot be told: the last stream has not all of the paths.').waitFor();
@@ -163,7 +164,7 @@ describeInBrowser('alarms', () => {
     await preview.getByText('At Fan it would have been raised once since yesterday.').waitFor();
     await preview.getByRole('img', { name: 'rpm of Fan since yesterday' }).waitFor();
     await preview.getByText('warning < 100').waitFor();
-    expect(await preview.getByRole('list').getByRole('link').allInnerTexts()).toEqual(['Fan']);
+    await expectSoon(() => preview.getByRole('list').getByRole('link').allInnerTexts(), ['Fan']);
     expect(await findAxeViolations(page)).toEqual([]);
     await page.getByLabel('Where').selectOption('the device');
     await page.getByLabel('Device', { exact: true }).fill('Valve@demo');
@@ -172,7 +173,7 @@ describeInBrowser('alarms', () => {
     await page.getByText('0 of 1 device would be in alarm now.').waitFor();
     await condition.getByLabel('Kind').selectOption('nothing comes with');
     await preview.getByText('Complete the conditions first.').waitFor();
-    expect(await page.getByRole('button', { name: 'Which devices now?' }).isDisabled()).toBe(true);
+    await expectSoon(() => page.getByRole('button', { name: 'Which devices now?' }).isDisabled(), true);
   });
 
   it('a rule is given another condition and another part of the fleet', async () => {
@@ -235,7 +236,7 @@ describeInBrowser('alarms', () => {
     await chart.waitFor();
     const limits = page.locator('.readings .badge');
     await limits.nth(1).waitFor();
-    expect(await limits.allInnerTexts()).toEqual(['warning < 100', 'info > 1,000']);
+    await expectSoon(() => limits.allInnerTexts(), ['warning < 100', 'info > 1,000']);
     await page.getByText('in this time').click();
     await page.getByRole('listitem').filter({ hasText: 'warning alarm Slow, open' }).waitFor();
     // the colour of a warning, laid thinly
@@ -258,10 +259,9 @@ describeInBrowser('alarms', () => {
     await counts.getByRole('link', { name: '1 warning' }).waitFor();
     const worst = page.getByRole('region', { name: 'Open alarms' }).first();
     await worst.getByRole('row', { name: /warning Fan/ }).waitFor();
-    expect((await worst.locator('tbody tr').allInnerTexts()).map((row) => /critical|warning/.exec(row)?.[0])).toEqual([
-      'critical',
-      'warning',
-    ]);
+    const severities = async () =>
+      (await worst.locator('tbody tr').allInnerTexts()).map((row) => /critical|warning/.exec(row)?.[0]);
+    await expectSoon(severities, ['critical', 'warning']);
     expect(await page.getByText('Needs attention').count()).toBe(0);
     await counts.getByRole('link', { name: '1 critical' }).click();
     await page.getByRole('link', { name: 'Valve', exact: true }).click();
@@ -270,7 +270,7 @@ describeInBrowser('alarms', () => {
     expect(await findAxeViolations(page)).toEqual([]);
     await press(page, 'Close… Valve@demo, Overpressure@demo');
     const dialog = page.getByRole('dialog', { name: 'Close 1 alarm' });
-    expect(await dialog.getByLabel('Note').inputValue()).toBe('On my way');
+    await expectSoon(() => dialog.getByLabel('Note').inputValue(), 'On my way');
     await dialog.getByLabel('Note').fill('');
     await press(page, 'Close 1 alarm');
     await open.waitFor({ state: 'detached' });
@@ -327,16 +327,16 @@ describeInBrowser('alarms', () => {
     const connected = page.waitForResponse((response) => response.url().includes('/events/live/?type=alarm.raised'));
     await choice.press('Enter');
     await connected;
-    expect(await page.evaluate('[asked, tones]')).toEqual([1, 2]);
+    await expectSoon(() => page.evaluate('[asked, tones]'), [1, 2]);
     expect(await findAxeViolations(page)).toEqual([]);
     await page.getByRole('link', { name: 'Models' }).click();
     await send('Pump', { rpm: 7 });
     await waitUntil(async () => (await page.evaluate('notices.length')) === 1);
-    expect(await page.evaluate('[notices, tones]')).toEqual([[['warning: Slow@demo', 'Pump@demo']], 4]);
+    await expectSoon(() => page.evaluate('[notices, tones]'), [[['warning: Slow@demo', 'Pump@demo']], 4]);
     await page.getByRole('link', { name: 'Alarms', exact: true }).click();
     await choice.click();
     await page.reload();
-    expect(await choice.getAttribute('aria-pressed')).toBe('false');
+    await expectSoon(() => choice.getAttribute('aria-pressed'), 'false');
   });
 
   it('a hundred of each severity are shown, with a link to all of them', async () => {
@@ -349,7 +349,7 @@ describeInBrowser('alarms', () => {
     const page = await ctx.open('alarms');
     const link = page.getByRole('link', { name: 'All 101 open alarms of severity info' });
     await link.waitFor();
-    expect(await page.getByRole('row', { name: /info/ }).count()).toBe(100);
+    await expectSoon(() => page.getByRole('row', { name: /info/ }).count(), 100);
     // fifteen at a glance, and on a phone a card with both buttons
     await page.setViewportSize({ width: 1440, height: 900 });
     expect((await page.locator('tbody tr').nth(14).boundingBox())?.y).toBeLessThan(900 - 24);
@@ -359,7 +359,7 @@ describeInBrowser('alarms', () => {
       const { x = 0, width = 999 } = (await button.boundingBox()) ?? {};
       expect([x >= 0, x + width <= 360]).toEqual([true, true]);
     }
-    expect(await card.getByRole('button').count()).toBe(2);
+    await expectSoon(() => card.getByRole('button').count(), 2);
     expect(await findAxeViolations(page)).toEqual([]);
     await page.setViewportSize({ width: 1280, height: 900 });
     await link.click();

@@ -1,7 +1,14 @@
 import { beforeAll, expect, it } from '@jest/globals';
 import type { Page, Route } from 'playwright-core';
 import { mockPlacedDevices, panMap, readLongestFrame_ms, recordFrames } from '../../../scripts/support/browser.js';
-import { describeInBrowser, findAxeViolations, findOverflows, useConsole, waitForView } from '../../support/browser.js';
+import {
+  describeInBrowser,
+  expectSoon,
+  findAxeViolations,
+  findOverflows,
+  useConsole,
+  waitForView,
+} from '../../support/browser.js';
 import { waitUntil } from '../../support/process.js';
 
 describeInBrowser('the console', () => {
@@ -33,11 +40,11 @@ describeInBrowser('the console', () => {
     await page.locator('.skip').focus();
     await page.getByRole('link', { name: 'Skip to content' }).waitFor();
     await page.keyboard.press('Enter');
-    expect(await focused(page)).toBe('MAIN#main');
+    await expectSoon(() => focused(page), 'MAIN#main');
     await page.getByRole('link', { name: 'Devices' }).first().focus();
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
-    expect(await focused(page)).toMatch(/^H1/);
+    await waitUntil(async () => String(await focused(page)).startsWith('H1'));
     await page.getByRole('button', { name: 'Name', exact: true }).focus();
     await page.keyboard.press('Enter');
     await page.getByRole('columnheader', { name: 'Name' }).and(page.locator('[aria-sort=ascending]')).waitFor();
@@ -59,7 +66,7 @@ describeInBrowser('the console', () => {
     expect(await findAxeViolations(page)).toEqual([]);
     await page.getByRole('link', { name: 'Models' }).click();
     await page.getByRole('heading', { level: 1, name: 'Models' }).waitFor();
-    expect(await menu.getAttribute('aria-expanded')).toBe('false');
+    await expectSoon(() => menu.getAttribute('aria-expanded'), 'false');
   });
 
   it('moves nothing by itself if the system asks for less motion', async () => {
@@ -109,7 +116,7 @@ describeInBrowser('the console', () => {
     );
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByRole('alert').getByText('The service is overloaded.').waitFor();
-    expect(await page.getByLabel('Firmware').inputValue()).toBe('3.1');
+    await expectSoon(() => page.getByLabel('Firmware').inputValue(), '3.1');
     await page.unroute(/\/devices\/Pump%40demo\/$/);
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByText('Saved Pump.').waitFor();
@@ -120,10 +127,10 @@ describeInBrowser('the console', () => {
     const page = await ctx.open('devices/Pump%40demo');
     await waitForView(page);
     await page.getByRole('combobox', { name: 'Colours' }).selectOption('Dark');
-    expect(await page.evaluate('getComputedStyle(document.documentElement).colorScheme')).toBe('dark');
+    await expectSoon(() => page.evaluate('getComputedStyle(document.documentElement).colorScheme'), 'dark');
     await page.reload();
     await waitForView(page);
-    expect(await page.evaluate('getComputedStyle(document.documentElement).colorScheme')).toBe('dark');
+    await expectSoon(() => page.evaluate('getComputedStyle(document.documentElement).colorScheme'), 'dark');
   });
 
   it('the description begins with requests and the operations, has the colours that are chosen and the key of the tab', async () => {
@@ -133,11 +140,11 @@ describeInBrowser('the console', () => {
     const operation = page.locator('.opblock').first();
     await operation.waitFor();
     expect((await operation.boundingBox())?.y).toBeLessThan(900);
-    expect(await page.locator('details > summary').textContent()).toBe('About this interface');
+    await expectSoon(() => page.locator('details > summary').textContent(), 'About this interface');
     expect(await page.evaluate('document.documentElement.className')).toContain('dark-mode');
     await page.getByRole('heading', { level: 1 }).first().waitFor();
     const requests = page.getByRole('list').first().getByRole('button');
-    expect(await requests.count()).toBe(5);
+    await expectSoon(() => requests.count(), 5);
     for (let number = 0; number < 5; number++) {
       const answered = page.waitForResponse((response) => !response.url().includes('/docs/'));
       await requests.nth(number).click();
@@ -196,7 +203,7 @@ describeInBrowser('the console', () => {
     const box = await page.getByRole('button', { name: 'Pump' }).boundingBox();
     const point = (by: number) => ({ x: (box?.x ?? 0) + 12 + by, y: (box?.y ?? 0) + 12 + by });
     await page.getByRole('button', { name: 'Draw a circle' }).click();
-    expect(await page.locator('.map.leaflet-container').count()).toBe(1);
+    await expectSoon(() => page.locator('.map.leaflet-container').count(), 1);
     const devtools = await page.context().newCDPSession(page);
     const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', touchPoints: { x: number; y: number }[]) =>
       devtools.send('Input.dispatchTouchEvent', { type, touchPoints });
@@ -279,7 +286,7 @@ describeInBrowser('the console', () => {
     await dialog.getByText('Nothing has this name or identifier.').waitFor();
     await dialog.getByRole('combobox').fill('@demo');
     await options.filter({ hasText: 'Pump' }).waitFor();
-    expect(await options.first().textContent()).toBe('Southdevice');
+    await expectSoon(() => options.first().textContent(), 'Southdevice');
     await dialog.getByRole('combobox').fill('PLANT');
     await options.filter({ hasText: 'South' }).waitFor({ state: 'detached' });
     await page.keyboard.press('Enter');
@@ -295,10 +302,10 @@ describeInBrowser('the console', () => {
     await trail.getByRole('link', { name: 'Great hall' }).waitFor();
     await page.getByRole('button', { name: 'Copy identifier' }).click();
     await page.getByText('Copied.').waitFor();
-    expect(await page.evaluate('navigator.clipboard.readText()')).toBe('Pump@demo');
+    await expectSoon(() => page.evaluate('navigator.clipboard.readText()'), 'Pump@demo');
     await page.getByRole('link', { name: 'Devices' }).first().click();
     await page.getByRole('row', { name: /Pump/ }).getByRole('link', { name: 'Great hall' }).waitFor();
-    expect(await page.getByRole('link', { name: 'Great hall' }).first().getAttribute('title')).toBe('Hall@demo');
+    await expectSoon(() => page.getByRole('link', { name: 'Great hall' }).first().getAttribute('title'), 'Hall@demo');
     await ctx.service.send('PUT', '/groups/Hall@demo/', { name: 'Hall' });
   });
 
@@ -308,7 +315,7 @@ describeInBrowser('the console', () => {
     await page.getByRole('searchbox', { name: 'Search' }).fill('Pump');
     await page.keyboard.press('Enter');
     await page.getByText('1–1 of 1').waitFor();
-    expect(await page.evaluate('document.activeElement.type')).toBe('search');
+    await expectSoon(() => page.evaluate('document.activeElement.type'), 'search');
     await page.getByRole('button', { name: 'More filters' }).click();
     await page.getByRole('combobox', { name: 'Updated', exact: true }).selectOption('From … to …');
     await page.getByLabel('Updated to', { exact: true }).waitFor();
@@ -393,7 +400,7 @@ describeInBrowser('the console', () => {
       .getByRole('row', { name: /device\.updated South/ })
       .nth(1)
       .waitFor();
-    expect(await live.locator('tbody tr').count()).toBe(2);
+    await expectSoon(() => live.locator('tbody tr').count(), 2);
     // longer than the log goes back
     await page.route(/\/events\/live\//, (route) =>
       route.request().headers()['last-event-id'] === undefined

@@ -5,7 +5,7 @@ import { expect, it } from '@jest/globals';
 import mqtt from 'mqtt';
 import type { Page } from 'playwright-core';
 import { buildSnippets } from '../../../src/console/device/snippets.js';
-import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../../support/browser.js';
+import { describeInBrowser, expectSoon, findAxeViolations, useConsole, waitForView } from '../../support/browser.js';
 import { findFreePort, waitUntil } from '../../support/process.js';
 
 describeInBrowser('an operator', () => {
@@ -197,7 +197,7 @@ describeInBrowser('an operator', () => {
     const dialog = page.getByRole('dialog', { name: 'Changed meanwhile' });
     await dialog.getByText('Sensor: none → pressure').waitFor();
     // nothing that no form has, such as the time of the last stream
-    expect(await dialog.getByRole('listitem').allInnerTexts()).toEqual(['Sensor: none → pressure']);
+    await expectSoon(() => dialog.getByRole('listitem').allInnerTexts(), ['Sensor: none → pressure']);
     expect(await findAxeViolations(page)).toEqual([]);
     await dialog.getByLabel('Mine: mine').check();
     await dialog.getByRole('button', { name: 'Save this choice' }).click();
@@ -271,14 +271,14 @@ describeInBrowser('an operator', () => {
     await field(page, 'Group').fill('Hall 2');
     await page.locator('datalist option', { hasText: 'Hall 2' }).waitFor({ state: 'attached' });
     await field(page, 'Group').blur();
-    expect(await field(page, 'Group').inputValue()).toBe('Hall 2@demo');
+    await expectSoon(() => field(page, 'Group').inputValue(), 'Hall 2@demo');
     await press(page, 'Save');
     await page.getByText('Saved Pump.').waitFor();
     expect(await show('/devices/Pump@demo/')).toMatchObject({ id_group: 'Hall 2@demo' });
     await choose('Hall 2', 'Delete…');
     const dialog = page.getByRole('dialog', { name: 'Delete group' });
     await dialog.getByLabel('What is deleted').getByText('Devices').waitFor();
-    expect(await dialog.getByRole('button', { name: 'Delete' }).isDisabled()).toBe(true);
+    await expectSoon(() => dialog.getByRole('button', { name: 'Delete' }).isDisabled(), true);
     await dialog.getByLabel('Type the name to confirm').fill('Hall 2');
     await dialog.getByRole('button', { name: 'Delete' }).click();
     await page.getByText('Deleted Hall 2.').waitFor();

@@ -1,6 +1,14 @@
 import { beforeAll, expect, it } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { describeInBrowser, findAxeViolations, findOverflows, useConsole, waitForView } from '../../support/browser.js';
+import {
+  describeInBrowser,
+  expectSoon,
+  findAxeViolations,
+  findOverflows,
+  useConsole,
+  waitForView,
+} from '../../support/browser.js';
+import { waitUntil } from '../../support/process.js';
 
 const long_page_rows = 1000;
 
@@ -127,9 +135,9 @@ describeInBrowser('a list', () => {
     await bar(page).getByText('2 devices selected').waitFor();
     await page.getByRole('button', { name: 'Previous' }).click();
     await box(page, 'd0007').waitFor();
-    expect(await box(page, 'd0007').isChecked()).toBe(true);
+    await expectSoon(() => box(page, 'd0007').isChecked(), true);
     await bar(page).getByRole('button', { name: 'Clear' }).click();
-    expect(await box(page, 'd0007').isChecked()).toBe(false);
+    await expectSoon(() => box(page, 'd0007').isChecked(), false);
     await bar(page).waitFor({ state: 'detached' });
   });
 
@@ -147,7 +155,7 @@ describeInBrowser('a list', () => {
     await page.reload();
     await waitForView(page);
     const rows = page.locator('tbody tr');
-    expect(await rows.count()).toBe(long_page_rows);
+    await expectSoon(() => rows.count(), long_page_rows);
     await rows.last().scrollIntoViewIfNeeded();
     await page.evaluate(`{
       window.changed_rows = new Set();
@@ -172,7 +180,7 @@ describeInBrowser('a list', () => {
     await page.getByText('1–50 of 1,').waitFor();
     await tabs.getByRole('link', { name: 'Tens' }).click();
     await page.getByText('1–10 of 10').waitFor();
-    expect(await tabs.locator('[aria-current=page]').allInnerTexts()).toEqual(['Tens']);
+    await expectSoon(() => tabs.locator('[aria-current=page]').allInnerTexts(), ['Tens']);
     expect(new URL(page.url()).search).toBe('?filter=Tens%40demo');
     expect(await show('/filters/Tens@demo/')).toMatchObject({ name: 'Tens', query: 'type=pump&q=d001' });
     expect(await findAxeViolations(page)).toEqual([]);
@@ -205,15 +213,15 @@ describeInBrowser('a list', () => {
       await add.focus();
       await page.keyboard.press('Enter');
     }
-    expect(await add.isDisabled()).toBe(true);
+    await expectSoon(() => add.isDisabled(), true);
     await rows.getByLabel('Path 1').selectOption('Battery');
-    expect(await rows.getByLabel('Path 2').locator('option').allInnerTexts()).toEqual(['Choose…', 'site', 'spare']);
+    await expectSoon(() => rows.getByLabel('Path 2').locator('option').allInnerTexts(), ['Choose…', 'site', 'spare']);
     await rows.getByLabel('Comparison 1').selectOption('from … to');
     await rows.getByLabel('Value 1', { exact: true }).fill('12,5');
     await rows.getByLabel('Upper value 1').fill('90');
     await rows.getByText('%').waitFor();
     await rows.getByLabel('Path 2').selectOption('site');
-    expect(await rows.getByLabel('Comparison 2').locator('option').allInnerTexts()).toEqual(['is']);
+    await expectSoon(() => rows.getByLabel('Comparison 2').locator('option').allInnerTexts(), ['is']);
     await rows.getByLabel('Value 2').fill('roof');
     await rows.getByLabel('Path 3').selectOption('spare');
     await rows.getByLabel('Value 3').selectOption('no');
@@ -232,7 +240,7 @@ describeInBrowser('a list', () => {
     // the worst first
     await page.getByRole('button', { name: 'Battery', exact: true }).click();
     await page.getByRole('row', { name: /d0010 .* 12 %/ }).waitFor();
-    expect(await page.locator('tbody tr td:nth-child(2)').allInnerTexts()).toEqual(['d0010', 'd0011', 'd0012']);
+    await expectSoon(() => page.locator('tbody tr td:nth-child(2)').allInnerTexts(), ['d0010', 'd0011', 'd0012']);
 
     await ctx.show('filters/new');
     await page.getByLabel('Name (required)').fill('Low');
@@ -241,7 +249,7 @@ describeInBrowser('a list', () => {
     await rows.getByLabel('Path 1').selectOption('Battery');
     await rows.getByLabel('Comparison 1').selectOption('to');
     await rows.getByLabel('Value 1').fill('15');
-    expect(await page.getByLabel('Query (required)').inputValue()).toBe('latest.cell.battery_to=15');
+    await expectSoon(() => page.getByLabel('Query (required)').inputValue(), 'latest.cell.battery_to=15');
     expect(await findAxeViolations(page)).toEqual([]);
     await page.getByRole('button', { name: 'Create' }).click();
     await page.getByText('Created Low.').waitFor();
@@ -262,13 +270,13 @@ describeInBrowser('a list', () => {
     expect((await ctx.service.send('POST', '/devices/d0007@demo/streams/', stream)).body.code).toBe(2001);
     const page = await ctx.open('devices?id_model=Station%40demo');
     await page.getByRole('row', { name: /d0007 .*21\.3 °C 1 hr\. ago true 1 hr\. ago – / }).waitFor();
-    const heads = await page.locator('thead th').allInnerTexts();
-    expect(heads.slice(-5)).toEqual(['Data due', 'Air', 'Pressure', 'Third', 'Updated']);
+    const heads = async () => (await page.locator('thead th').allInnerTexts()).slice(-5);
+    await expectSoon(heads, ['Data due', 'Air', 'Pressure', 'Third', 'Updated']);
     const height = async () => (await page.getByRole('row', { name: /d0007/ }).boundingBox())?.height ?? 0;
     const comfortable_px = await height();
     await page.locator('summary', { hasText: 'View' }).click();
     await page.getByRole('button', { name: 'Compact' }).click();
-    expect(await height()).toBeLessThan(comfortable_px);
+    await waitUntil(async () => (await height()) < comfortable_px);
     expect(await findAxeViolations(page)).toEqual([]);
     await page.getByRole('button', { name: 'Show as curl' }).click();
     const line = await page.getByRole('dialog', { name: 'Show as curl' }).locator('pre').textContent();
