@@ -146,10 +146,9 @@ function createObjectSender(listed: ListedType, isTagged: boolean) {
 
   return async (ctx: RequestContext, document: Bson, { head, output }: ObjectOptions = {}): Promise<void> => {
     const { response } = ctx;
-    const [inherited, requestedOf] = await Promise.all([
-      loadInherited(ctx, listed, document),
-      loadRequested(ctx, listed, [document], output ?? { format: 'json' }),
-    ]);
+    const requested = output && awaitLater(loadRequested(ctx, listed, [document], output));
+    const inherited = await loadInherited(ctx, listed, document);
+    const requestedOf = requested && (await requested);
     const context = { now: ctx.now, inherited, requested: requestedOf?.(document) };
     const format = formatOf(response);
     const projection = projectionFor(response, output?.fields);

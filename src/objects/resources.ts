@@ -29,9 +29,9 @@ export async function showResource(
   return document;
 }
 
-/** Stores receipts that a device does not have yet. @returns whether there were some */
-async function saveReceipts({ store, now }: OperationContext, bson: Bson): Promise<boolean> {
-  return (await store.deferred.store(getId(bson, '_id'))) || (await store.storeShown(bson, now)) === true;
+/** Stores receipts that a device does not have yet. @returns true if there were some; without a promise for most devices */
+function saveReceipts({ store, now }: OperationContext, bson: Bson): Promise<true | undefined> | undefined {
+  return store.deferred.storeOf(getId(bson, '_id')) ?? store.storeShown(bson, now);
 }
 
 /** @returns the place of the object @throws AppError notFound (4041) */

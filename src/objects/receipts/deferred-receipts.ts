@@ -77,14 +77,6 @@ export function createDeferredReceipts(db: Database) {
     }
   }
 
-  /** Stores those of one device, or all. @returns whether there were some */
-  async function store(_id?: Id): Promise<boolean> {
-    const own = _id && pending.get(keyOfId(_id));
-    const due = _id === undefined ? [...pending.values()] : own === undefined ? [] : [own];
-    await storeAll(due);
-    return due.length > 0;
-  }
-
   return {
     /** @returns false if the caller has to store them: this process may be taken for dead, or has no room */
     add(moves: readonly DeferredMove[]): boolean {
@@ -92,7 +84,12 @@ export function createDeferredReceipts(db: Database) {
       put(moves);
       return true;
     },
-    store,
+    store: () => storeAll([...pending.values()]),
+    /** Stores those of a device. @returns undefined if there are none */
+    storeOf(_id: Id | undefined): Promise<true> | undefined {
+      const own = _id && pending.get(keyOfId(_id));
+      return own && storeAll([own]).then(() => true);
+    },
     /** Keeps receipts while the turn lasts. */
     async work(turn: Turn): Promise<void> {
       mayDefer = turn.isLeaseHeld;
@@ -101,7 +98,7 @@ export function createDeferredReceipts(db: Database) {
         const until_ms = performance.now() - rest_ms;
         await storeAll([...pending.values()].filter(({ since_ms }) => since_ms <= until_ms));
       }
-      await store();
+      await storeAll([...pending.values()]);
     },
   };
 }

@@ -93,7 +93,7 @@ export async function saveReceiptsOf(db: Database, devices: readonly { _id: Id }
 }
 
 /** Brings a device that is shown by itself up to date. @returns true if it has to be read again */
-export type StoreShown = (bson: Uint8Array, now: number) => Promise<true | undefined>;
+export type StoreShown = (bson: Uint8Array, now: number) => Promise<true | undefined> | undefined;
 
 /** Creates the function for all requests of a process: those at the same time share commands. */
 export function createShownStorer(db: Database): StoreShown {
@@ -106,7 +106,7 @@ export function createShownStorer(db: Database): StoreShown {
     maxBatchSize: 64,
     accountOf: ({ account }) => account,
   });
-  return async (bson, now) => {
+  return (bson, now) => {
     const sender = readReceipts(bson);
     const isSending = deadlineKinds.some((kind) => (sender[`last_${kind}_at`] ?? 0) > now - max_age_s);
     return isSending ? storeShown(sender) : undefined;

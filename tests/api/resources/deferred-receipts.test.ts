@@ -21,7 +21,8 @@ const ingest = createIngest({
       deferred += moves.length;
       return true;
     },
-    store: async () => false,
+    async store() {},
+    storeOf: () => undefined,
     async work() {},
   },
   areAncestorsEnabled: async () => true,
@@ -174,7 +175,7 @@ it('stay in memory until they are stored, where a command fails and where the de
   };
   await kept.store();
   expect(await receipts()).toEqual([1000, 2000]);
-  expect([await kept.store(last?._id), await kept.store(first?._id)]).toEqual([false, true]);
+  expect([await kept.storeOf(last?._id), await kept.storeOf(first?._id)]).toEqual([undefined, true]);
   expect(await receipts()).toEqual([3000, 2000]);
   await end();
 });
@@ -190,7 +191,7 @@ it('are kept while the lease is held, and stored when the device is shown or the
   expect(kept.add(moves)).toBe(true);
   const receipts = () => Promise.all(ids.map(async (id) => (await stored(id))?.last_stream_at));
   expect(await receipts()).toEqual([undefined, undefined]);
-  expect([await kept.store(moves[0]?._id), await kept.store(moves[0]?._id)]).toEqual([true, false]);
+  expect([await kept.storeOf(moves[0]?._id), await kept.storeOf(moves[0]?._id)]).toEqual([true, undefined]);
   expect(await receipts()).toEqual([1000, undefined]);
   const ended = end();
   expect(kept.add(moves)).toBe(false);
