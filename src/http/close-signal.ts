@@ -3,13 +3,17 @@ import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
 import type { SlotClient } from '../lib/shares.js';
 
+/** One for all: the error that `abort` would create of its own accord takes 2 % of a page. */
+const clientLeft = new Error('the client has left');
+
 /** Creates a signal that aborts when the client can no longer get the response, as its connection is closed. */
 export function createCloseSignal(response: ServerResponse): AbortSignal {
   const closed = new AbortController();
   // each of the 256 lines of an import that are in work may wait for its turn
   setMaxListeners(0, closed.signal);
-  if (response.destroyed) closed.abort();
-  response.once('close', () => closed.abort());
+  const leave = () => closed.abort(clientLeft);
+  if (response.destroyed) leave();
+  response.once('close', leave);
   return closed.signal;
 }
 
