@@ -107,9 +107,8 @@ export function createShownStorer(db: Database): StoreShown {
     accountOf: ({ account }) => account,
   });
   return (bson, now) => {
-    const sender = readReceipts(bson);
-    const isSending = deadlineKinds.some((kind) => (sender[`last_${kind}_at`] ?? 0) > now - max_age_s);
-    return isSending ? storeShown(sender) : undefined;
+    const isSending = deadlineKinds.some((kind) => (getNumber(bson, `last_${kind}_at`) ?? 0) > now - max_age_s);
+    return isSending ? storeShown(readReceipts(bson)) : undefined;
   };
 }
 
