@@ -178,8 +178,6 @@ export function buildClosing(record: AlarmRecord, now: number): RecordChange {
   return { set: { ...set, ...retired, last_change: describeChange('closed', { ...record, ...set }) }, unset };
 }
 
-export type RecordBatches = ReturnType<typeof createRecordBatches>;
-
 interface Job {
   _id: Id;
   operation: mongo.AnyBulkWriteOperation<AlarmRecord>;

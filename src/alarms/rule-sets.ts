@@ -35,7 +35,7 @@ const comparisons: ReadonlyMap<Operator, Compare> = new Map<Operator, Compare>([
 ]);
 
 /** Prepares a stored condition. */
-export function prepareCondition({ path, op, value, clear, status, absent, minutes = 0 }: StoredCondition): Condition {
+function prepareCondition({ path, op, value, clear, status, absent, minutes = 0 }: StoredCondition): Condition {
   if (status !== undefined) return { kind: 'status', statuses: new Set(status) };
   if (absent !== undefined) return { kind: 'absent', path: toDataPath(absent), seconds: minutes * 60 };
   const dataPath = toDataPath(path ?? '');

@@ -163,7 +163,7 @@ export function toDelivered(bson: Bson): DeliveredCommand {
 }
 
 /** Builds the transition of a command; without effect if it has left the states that the new one is entered from. */
-export function buildTransition(
+function buildTransition(
   { _id, id, name }: CommandRef,
   status: LaterStatus,
   { user, request_id, now }: CommandAuthor,

@@ -68,7 +68,7 @@ const max_found = 20_000;
 const sample_size = 100;
 
 /** Counts the configuration files of the devices that match (reference/device-configs.md#fleet). */
-export async function countConfigs(ctx: OperationContext, request: ListRequest): Promise<Counts> {
+async function countConfigs(ctx: OperationContext, request: ListRequest): Promise<Counts> {
   const conditions = buildEntryConditions(request.params);
   const counts = new Map<string, Row>();
   const add = async (part: Part) => {

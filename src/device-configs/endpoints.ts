@@ -133,7 +133,7 @@ function sendFile(
 const mark = Buffer.from('\x08desired\0\x01\0', 'latin1');
 
 /** Adds `desired: true` to the versions of files that a device shall have (reference/device-configs.md#listing). */
-export async function appendDesiredMarks(ctx: OperationContext, page: Page, id: string): Promise<Page> {
+async function appendDesiredMarks(ctx: OperationContext, page: Page, id: string): Promise<Page> {
   const { store } = ctx;
   const node = await store.loader(device.plural).locate(ctx, id);
   const { desired } = node === undefined ? {} : await findState(store.db, node._id);

@@ -22,7 +22,7 @@ const side = (about: string, example: object): Schema => ({
 const version = (about: string): Schema => withDocumentation(integer({ min: 0 }), { about, example: 1 }).schema;
 const time = (about: string): Schema => withDocumentation(recordedTime(), { about }).schema;
 
-export const stateSchema = describeClosed(
+const stateSchema = describeClosed(
   'DeviceState',
   'The state of a device.',
   {
@@ -47,7 +47,7 @@ export const stateSchema = describeClosed(
 );
 
 /** The body of a merge patch. */
-export function describePatch(title: string, example: object): Schema {
+function describePatch(title: string, example: object): Schema {
   return {
     title,
     type: 'object',

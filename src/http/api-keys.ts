@@ -69,7 +69,7 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
 }
 
 /** Checks the body of a new key; `now` in epoch seconds. @throws AppError invalid (4003) */
-export function parseKey(body: Values, now: number): Omit<NewKey, 'account'> {
+function parseKey(body: Values, now: number): Omit<NewKey, 'account'> {
   const values = parseFields(apikey, body, (fields, faults) => {
     const { expires_at } = fields;
     checkLimit(fields, faults);

@@ -239,7 +239,7 @@ export interface ParserError {
 }
 
 /** The error of a request that takes too long to arrive. */
-export const arrivesTooLate: ParserError = { code: 'ERR_HTTP_REQUEST_TIMEOUT' };
+const arrivesTooLate: ParserError = { code: 'ERR_HTTP_REQUEST_TIMEOUT' };
 
 const failureByCode: ReadonlyMap<string | undefined, Failure> = new Map([
   [arrivesTooLate.code, 'requestTimeout'],
@@ -248,7 +248,7 @@ const failureByCode: ReadonlyMap<string | undefined, Failure> = new Map([
 ]);
 
 /** Formats the answer to bytes that are no request, which Node would answer without a body (reference/errors.md#error-body). */
-export function formatParserFailure({ code: cause, reason }: ParserError, request_id: unknown = randomUUID()): string {
+function formatParserFailure({ code: cause, reason }: ParserError, request_id: unknown = randomUUID()): string {
   const failure = failureByCode.get(cause) ?? 'badParameter';
   const { status, code, message } = failures[failure];
   const details = failure === 'badParameter' ? { request: `must be HTTP: ${reason}` } : {};

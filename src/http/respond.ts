@@ -54,7 +54,7 @@ export function setAnswerAtLimit({ response }: RequestContext, { success, messag
 }
 
 /** Sends a plain value as the whole body; its XML root is `response`. */
-export function sendPlain(response: Response, value: object, status = 200): void {
+function sendPlain(response: Response, value: object, status = 200): void {
   const format = formatOf(response);
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', value) : JSON.stringify(value)));
 }

@@ -9,7 +9,7 @@ import { defineListed, type ListedType } from '../schema/resource.js';
 import { buildMinNumber, readReceivedMs, writeStreamId } from './stream-key.js';
 
 /** Data streams and status streams (reference/streams.md#fields). */
-export const streamKinds = ['str', 'sta'] as const;
+const streamKinds = ['str', 'sta'] as const;
 export type StreamKind = (typeof streamKinds)[number];
 
 /** Bytes of the `data` of a stream as compact JSON. */

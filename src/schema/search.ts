@@ -3,13 +3,13 @@ import { type Field, required, type Values, withDocumentation } from './fields.j
 import type { Filter } from './filters.js';
 
 /** Between the parts of a search text; no text of a client holds it. */
-export const search_separator = '\0';
+const search_separator = '\0';
 
 /** The folded name, identifier and description of a resource in one text, which one index holds (docs/decisions/0019-lists-from-indexes.md). */
 export const searchText: Field = required(text(2000));
 
 /** Folds a text for comparison without case and accents: NFD without marks, lower case (reference/lists.md#search). */
-export function toFolded(text: string): string {
+function toFolded(text: string): string {
   const lower = text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
   // lower case depends on the place in a word for this letter alone
   return lower.replaceAll('ς', 'σ');

@@ -37,7 +37,7 @@ export function useOldest(severity: Alarm['severity'], max = max_shown, fresh: F
 }
 
 /** Counts the open alarms by severity. */
-export function useOpenCounts(): Counts | undefined {
+function useOpenCounts(): Counts | undefined {
   const isOffered = useSession().can('GET', `${template}counts/`);
   return useCounts(template, 'severity', { state: open_states }, { refetch_ms: counts_ms, enabled: isOffered });
 }

@@ -23,7 +23,7 @@ const poll_ms = 1000;
 const fields = 'id,type,id_developer,request_id,data';
 
 /** Applies events in the order of the log. */
-export function applyEvents(sent: SentCommands, events: readonly CommandEvent[], request_id: string): SentCommands {
+function applyEvents(sent: SentCommands, events: readonly CommandEvent[], request_id: string): SentCommands {
   const commands = new Map(sent);
   for (const { type, id_developer: device, data, ...event } of events) {
     if (type === 'command.created' && event.request_id === request_id)

@@ -40,7 +40,7 @@ function curlOf(access: Access): string {
 }
 
 /** A command that publishes to a topic of the device, over TLS where there is no port without it. */
-export function publishCommand(access: Omit<Access, 'url' | 'key'>, kind: string, payload: object): string {
+function publishCommand(access: Omit<Access, 'url' | 'key'>, kind: string, payload: object): string {
   const { id, host, mqtt_port, mqtts_port, username, password } = access;
   const port = mqtt_port === '' ? ['-p', mqtts_port, '--tls-use-os-certs'] : ['-p', mqtt_port];
   const words = ['-h', host, ...port, '-u', username, '-P', password, '-q', '1'];

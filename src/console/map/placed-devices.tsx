@@ -81,7 +81,7 @@ const model_age_ms = 60_000;
 type Latest = { at: number; data: Record<string, unknown> };
 
 /** Reads what a device has sent last. @returns lines such as `Battery: 11.9 V`, and the age; none if it has sent nothing */
-export async function readLastValues(queryClient: QueryClient, id: string): Promise<string[]> {
+async function readLastValues(queryClient: QueryClient, id: string): Promise<string[]> {
   const query = { fields: 'id_model,latest' };
   const { id_model, latest } = await request<{ id_model?: string; latest?: Latest }>('GET', pathOf('devices', id), {
     query,

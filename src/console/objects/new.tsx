@@ -54,13 +54,13 @@ export function NewObject({ type }: { type: ResourceType }) {
 const name = 'Default';
 
 /** Creates an object. @returns its identifier */
-export async function createObject(path: string, body: object): Promise<string> {
+async function createObject(path: string, body: object): Promise<string> {
   const response = await send('POST', path, { body });
   return decodeURIComponent(response.headers.get('Location')?.split('/').at(-2) ?? '');
 }
 
 /** Creates the first group of an account, with what it needs above it. @returns undefined if there are groups */
-export async function createFirstGroup(): Promise<string | undefined> {
+async function createFirstGroup(): Promise<string | undefined> {
   const { total_documents } = await request<ListAnswer<unknown>>('GET', '/groups/', { query: { max: 1 } });
   if (total_documents > 0) return undefined;
   const id_project = await findOrCreate('/projects/', { name, id_customer: name });

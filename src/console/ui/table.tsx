@@ -255,7 +255,7 @@ export function PagedTable<T extends object>({ offset, max, total, onMove, ...ta
 const item = 'device-platform.density';
 
 /** Narrow table rows; the choice is kept in this browser. */
-export const compactStore = createStore(localStorage.getItem(item) === 'compact');
+const compactStore = createStore(localStorage.getItem(item) === 'compact');
 
 export function DensityChoice() {
   return (

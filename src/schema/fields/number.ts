@@ -70,7 +70,7 @@ export function number(range: NumberRange = {}): FieldType {
 }
 
 /** Documents a schema of times. */
-export const timeKeywords: Schema = {
+const timeKeywords: Schema = {
   description: 'Seconds since 1970-01-01 UTC.',
   'x-unit': 'seconds since 1970',
   examples: [1700000000],
