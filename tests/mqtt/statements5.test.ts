@@ -162,8 +162,11 @@ describe('connections and sessions', () => {
     ],
     ['MQTT-3.1.3-8: a client id that is too long', [['a', connect('x'.repeat(257)), refused('85'), 'closed']]],
     [
-      'MQTT-4.12.0-1: an authentication method',
-      [['a', connect('method', { properties: `15${string('GS2')}` }), refused('8c'), 'closed']],
+      'MQTT-4.12.0-1: an authentication method, and data without one',
+      [
+        ['a', connect('method', { properties: `15${string('GS2')}` }), refused('8c'), 'closed'],
+        ['b', connect('data', { properties: '16000178' }), 'closed'],
+      ],
     ],
     [
       'MQTT-3.1.2-24: a client that takes no packet as large as CONNACK',

@@ -38,6 +38,7 @@ const messages = ['publish', 'will'] as const;
 const flag = [0, 1] as const;
 const user_property = 0x26;
 const topic_alias = 0x23;
+const authentication_data = 0x16;
 
 const declarations: ReadonlyMap<number, Declaration> = new Map<number, Declaration>([
   [0x01, { kind: 'byte', holders: messages, range: flag, isForwarded: true }],
@@ -48,7 +49,7 @@ const declarations: ReadonlyMap<number, Declaration> = new Map<number, Declarati
   [0x0b, { kind: 'varint', holders: ['subscribe'], name: 'subscription_id', range: [1, 268_435_455] }],
   [0x11, { kind: 'uint32', holders: ['connect', 'disconnect'], name: 'session_expiry_s' }],
   [0x15, { kind: 'string', holders: ['connect'], name: 'authentication_method' }],
-  [0x16, { kind: 'binary', holders: ['connect'] }],
+  [authentication_data, { kind: 'binary', holders: ['connect'] }],
   [0x17, { kind: 'byte', holders: ['connect'], name: 'wants_problem_information', range: flag }],
   [0x18, { kind: 'uint32', holders: ['will'], name: 'will_delay_s' }],
   [0x19, { kind: 'byte', holders: ['connect'], range: flag }],
@@ -96,6 +97,8 @@ export function readProperties(fields: FieldReader, holder: Holder): Properties 
   }
   if (users > max_user_properties || reader.offset - start > max_bytes)
     throw new PacketError('too many properties', reasons.too_large);
+  if (found.has(authentication_data) && properties.authentication_method === undefined)
+    throw protocolError('authentication data without a method');
   if (/[+#]/.test(properties.response_topic ?? '')) throw protocolError('response topic with a wildcard');
   if (forwarded.length > 0 && messages.includes(holder as 'will')) properties.forwarded = Buffer.concat(forwarded);
   return properties;
