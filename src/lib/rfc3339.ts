@@ -12,6 +12,8 @@ export function parseTime(text: string): number | undefined {
   if (midnight.getUTCMonth() !== month - 1 || midnight.getUTCDate() !== day) return undefined;
   const offset_s = Number(`${match[8] ?? '+'}1`) * (Number(match[9] ?? 0) * 3600 + Number(match[10] ?? 0) * 60);
   const seconds = midnight.getTime() / 1000 + hour * 3600 + minute * 60 + second - offset_s;
+  // a leap second ends a day of UTC
+  if (second === 60 && seconds % 86_400 !== 0) return undefined;
   // in one decimal number, which rounds once
   return seconds < 0 ? seconds : Number(`${seconds}.${match[7] ?? 0}`);
 }
