@@ -46,8 +46,8 @@ export async function ingestDeviceMessage(
   const { device = '', channel } = parseDeviceTopic(topic) ?? {};
   try {
     const { value, fault } = parseJson(payload);
-    if (fault === 'tooManyValues') return dropInvalid(tooManyValues);
-    if (!isPlainObject(value)) return dropInvalid('must be a JSON object');
+    if (fault === 'tooManyValues') return dropInvalid({ payload: tooManyValues });
+    if (!isPlainObject(value)) return dropInvalid({ payload: 'must be a JSON object' });
     const sender = { account, device, now };
     const id = correlation_data && { id: correlation_data.toString() };
     if (channel === 'state/reported') await report(link, sender, value);
@@ -55,14 +55,16 @@ export async function ingestDeviceMessage(
     return { forward: 'itself' };
   } catch (error) {
     if (!(error instanceof AppError)) return { drop: 'database', error };
-    if (error.failure === 'notFound') return { drop: 'invalid', field: 'device', fault: 'does not exist' };
-    const [detail] = Object.values(error.details);
-    return error.failure === 'invalid' ? dropInvalid(String(detail)) : { drop: 'database', error };
+    if (error.failure === 'notFound')
+      return dropInvalid({ [channel === 'state/reported' ? 'device' : 'id']: 'does not exist' });
+    return error.failure === 'invalid' ? dropInvalid(error.details) : { drop: 'database', error };
   }
 }
 
-function dropInvalid(fault: string): Drop {
-  return { drop: 'invalid', field: 'payload', fault };
+/** @param details as those of 4003 */
+function dropInvalid(details: AppError['details']): Drop {
+  const [[field, fault] = []] = Object.entries(details);
+  return { drop: 'invalid', field: field === 'device' ? field : 'payload', fault: String(fault), details };
 }
 
 interface Sender {
