@@ -19,7 +19,7 @@ import { matchMessage } from './sessions/session-filters.js';
 import type { StoredQueue } from './sessions/session-queue.js';
 import type { Subscribers } from './sessions/subscriptions.js';
 import type { AccountChange } from './store/changes.js';
-import { type MessageContent, optionsOf } from './store/messages.js';
+import { isExpired, optionsOf, type SharedMessage } from './store/messages.js';
 import { findReceived, findSentIds } from './store/queue.js';
 import { findRetained } from './store/retained.js';
 import { endDelay } from './store/wills.js';
@@ -72,6 +72,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     clients,
     handlePublish,
     saveSubscriptions,
+    handOver: redeliver,
   };
 
   function route(message: AcceptedMessage): Routed {
@@ -84,13 +85,13 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     return { count: matches.size, read: busy.length === 0 ? undefined : awaitLater(Promise.all(busy)) };
   }
 
-  /** Gives a message that a client has not acknowledged to another member of its group. */
-  function redeliver(message: MessageContent): void {
-    const { topic, payload, qos } = message;
-    const members = sessions.shared.choose(topic);
-    if (members.length === 0 || stopped.aborted) return;
+  /** Gives a message that a client has not acknowledged, or may not have, to another member of each of its groups. */
+  async function redeliver(message: SharedMessage): Promise<void> {
+    const { topic, payload, qos, shares } = message;
+    const chosen = isExpired(message, clock()) ? {} : sessions.shared.choose(topic, shares);
+    if (chosen.members === undefined || stopped.aborted) return;
     const content = { topic, payload, qos, retain: false, ...optionsOf(message) };
-    publishAll([{ ...content, members, is_redelivered: true, id: String(db.newId()) }]).catch(rules.failed);
+    await publishAll([{ ...content, ...chosen, is_redelivered: true, id: String(db.newId()) }]);
   }
 
   /** Stores messages that come from no client of this instance, and hands them to the subscribers. */
@@ -180,7 +181,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     },
     /** Publishes messages that come from no client of this instance. */
     publish: (messages: readonly AcceptedMessage[]) =>
-      publishAll(messages.map((message) => ({ ...message, members: sessions.shared.choose(message.topic) }))),
+      publishAll(messages.map((message) => ({ ...message, ...sessions.shared.choose(message.topic) }))),
     close: () => deviceFeeds.close(),
   };
 }

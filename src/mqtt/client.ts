@@ -28,6 +28,7 @@ import { isOfQueue, openSessionQueue, type StoredQueue } from './sessions/sessio
 import type { StateWriter } from './sessions/state-writer.js';
 import { type Subscribers, Subscriptions } from './sessions/subscriptions.js';
 import { findDelay } from './sessions/wills.js';
+import type { SharedMessage } from './store/messages.js';
 import { type StoredSubscription, session_ttl_s } from './store/sessions.js';
 
 /** Versions before 5 name no receive maximum. */
@@ -58,6 +59,8 @@ export interface ClientDeps extends BrokerDeps {
   handlePublish: HandlePublish;
   /** Stores the subscriptions of a session, which may get a queue by them. @throws what the database throws */
   saveSubscriptions(session: Session, onQueue: (queue: StoredQueue) => void): Promise<void>;
+  /** Gives a message to other members of its shared subscriptions. @throws what the database throws */
+  handOver(message: SharedMessage): Promise<void>;
 }
 
 /** A client that is logged in: connects the protocol of its connection with the broker of its account. */

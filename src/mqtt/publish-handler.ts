@@ -10,7 +10,7 @@ import type { AcceptedMessage, MessageStore, Write } from './sessions/message-st
 import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
 import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
-import { optionsOf } from './store/messages.js';
+import { type AddressedMessage, optionsOf } from './store/messages.js';
 
 /** Stores a publish, then forwards or discards it. A will has no packet id. */
 export type HandlePublish = (session: Session, packet: PublishPacket | WillPacket) => Promise<Published>;
@@ -43,7 +43,7 @@ interface Deps {
   /** Hands a message to the subscribers of this process. */
   route(message: AcceptedMessage): Routed;
   /** Chooses the clients that get a message of a topic by shared subscriptions. */
-  findMembers(topic: string): readonly string[];
+  findMembers(topic: string): Pick<AddressedMessage, 'members' | 'shares'>;
   messageStore: MessageStore;
   rules: Rules;
   newId: () => Id;
@@ -86,8 +86,7 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
     const expires_at = message_expiry_s === undefined ? undefined : new Date(clock() + message_expiry_s * 1000);
     // most messages are in no queue, and an id takes as long as the rest of this function
     const address = (topicOfMessage: string, part = '') => {
-      const members = findMembers(topicOfMessage);
-      const addressed = { topic: topicOfMessage, sender: session.client_id, ...(members.length > 0 && { members }) };
+      const addressed = { topic: topicOfMessage, sender: session.client_id, ...findMembers(topicOfMessage) };
       return { ...addressed, id: messageStore.isShared(addressed) ? `${id ?? newId()}${part}` : '' };
     };
     const itself: AcceptedMessage = {

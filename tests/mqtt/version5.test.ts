@@ -161,6 +161,34 @@ describe('reason codes', () => {
     expect(await reasonsOf(false)).toEqual([undefined, undefined]);
   });
 
+  it('come with the details of a report or a result that does not validate', async () => {
+    const client = await connect5();
+    const { name, id } = (await acme.api.post(pathOf('devices', device.id, 'commands'), { name: 'blink' })).body
+      .details;
+    expect([name, typeof id]).toEqual([undefined, 'string']);
+    const texts: unknown[] = [];
+    client.client.on('packetreceive', (packet) => {
+      if (packet.cmd === 'puback') texts.push(JSON.parse(packet.properties?.reasonString ?? 'null'));
+    });
+    const publish = (topic: string, message: object) =>
+      client.client.publishAsync(`${device.id}/${topic}`, JSON.stringify(message), { qos: 1 }).catch(() => undefined);
+    await publish('state/reported', { a: 'x'.repeat(33_000) });
+    await publish('commands/result', { id, status: 'bogus', other: 1 });
+    await publish('commands/result', { status: 'done' });
+    await publish('commands/result', { id: 'nope', status: 'done' });
+    await publish('commands/result', { id, status: 'done' });
+    await publish('commands/result', { id, status: 'failed' });
+    expect(texts).toEqual([
+      { reported: 'must not be larger than 32 KiB' },
+      { status: 'must be one of done, failed', other: 'unknown field' },
+      { id: 'is required' },
+      { id: 'does not exist' },
+      null,
+      { status: 'is done' },
+    ]);
+    await client.end();
+  });
+
   it('free the packet id of a refused message of QoS 2 (MQTT-4.3.3-9)', async () => {
     const { socket, bytes } = await mqtt.raw();
     const login = [encodeString('reuses'), encodeString(device.username), encodeString(password)];
@@ -418,6 +446,96 @@ it('shares a subscription: one member gets each message, and another what it has
       .sort(),
   ).toEqual(['one', 'two']);
   for (const client of [second, sender]) await client.end();
+});
+
+/** A client that acknowledges nothing; `isHeld` tells whether it has got something. */
+async function connectHolding(filters: readonly string[]) {
+  const held = await connect5();
+  const holding = { ...held, isHeld: false };
+  held.client.handleMessage = () => {
+    holding.isHeld = true;
+  };
+  for (const filter of filters) await held.subscribe(filter, 1);
+  return holding;
+}
+
+describe('what a member of a shared subscription has not acknowledged', () => {
+  const marked = async (topic: string, sender: Connected, ...clients: Connected[]) => {
+    await sender.publish(topic, 'mark');
+    const hasMark = ({ messages }: Connected) => messages.some(({ text }) => text === 'mark');
+    await waitUntil(() => clients.every(hasMark));
+    return clients.map(({ messages }) => messages.map(({ text }) => text));
+  };
+
+  it('goes to its own group, also if the member has unsubscribed before it leaves', async () => {
+    const topic = `plain/groups-${++names}`;
+    const [other, next, sender] = [await connect5(), await connect5(), await connect5()];
+    const first = await connectHolding([`$share/own/${topic}`]);
+    await other.subscribe(`$share/other/${topic}`, 1);
+    await sender.publish(topic, 'one');
+    await waitUntil(() => first.isHeld);
+    // it reads no answer
+    first.client.unsubscribe(`$share/own/${topic}`);
+    await next.subscribe(`$share/own/${topic}`, 1);
+    first.client.stream.end();
+    await next.received(1);
+    expect(await marked(topic, sender, other, next)).toEqual([
+      ['one', 'mark'],
+      ['one', 'mark'],
+    ]);
+    for (const client of [other, next, sender]) await client.end();
+  });
+
+  it('goes to nobody after it has expired', async () => {
+    const topic = `plain/expired-${++names}`;
+    const [next, sender] = [await connect5(), await connect5()];
+    const first = await connectHolding([`$share/own/${topic}`]);
+    await sender.client.publishAsync(topic, 'expires', { qos: 1, properties: { messageExpiryInterval: 60 } });
+    await waitUntil(() => first.isHeld);
+    await sender.publish(topic, 'lasts');
+    await next.subscribe(`$share/own/${topic}`, 1);
+    mqtt.service.advance(61);
+    first.client.stream.destroy();
+    await next.received(1);
+    expect(await marked(topic, sender, next)).toEqual([['lasts', 'mark']]);
+    for (const client of [next, sender]) await client.end();
+  });
+
+  it('goes to another if it may not have it any more', async () => {
+    const topic = `plain/rights-${++names}`;
+    const { username, id } = await acme.device([topic]);
+    const persistent = { protocolVersion: 5, clientId: `five-${++names}`, clean: false } as const;
+    const connectLimited = () => mqtt.connect(username, { ...persistent, properties: { sessionExpiryInterval: 1000 } });
+    const [limited, sender, next] = [await connectLimited(), await connect5(), await connect5()];
+    await limited.subscribe(`$share/own/${topic}`, 1);
+    await limited.end();
+    await sender.publish(topic, 'queued');
+    await next.subscribe(`$share/own/${topic}`, 1);
+    expect((await acme.api.delete(pathOf('mqttdevices', id, 'topics'), { name: topic })).body.code).toBe(2004);
+    const again = await connectLimited();
+    await next.received(1);
+    expect(await marked(topic, sender, next)).toEqual([['queued', 'mark']]);
+    expect(again.messages).toEqual([]);
+    for (const client of [again, next, sender]) await client.end();
+  });
+});
+
+it('chooses no member of a shared subscription that may not have the topic any more', async () => {
+  const topic = `plain/chosen-${++names}`;
+  const { username, id } = await acme.device([topic]);
+  const [limited, other, sender] = [
+    await mqtt.connect(username, { protocolVersion: 5, clientId: `five-${++names}` }),
+    await connect5(),
+    await connect5(),
+  ];
+  for (const member of [limited, other]) await member.subscribe(`$share/own/${topic}`, 1);
+  expect((await acme.api.delete(pathOf('mqttdevices', id, 'topics'), { name: topic })).body.code).toBe(2004);
+  await mqtt.broker.recheck();
+  for (let n = 0; n < 6; n++) await sender.publish(topic, `${n}`);
+  await other.received(6);
+  expect(other.messages.map(({ text }) => text)).toEqual(['0', '1', '2', '3', '4', '5']);
+  expect(limited.messages).toEqual([]);
+  for (const client of [limited, other, sender]) await client.end();
 });
 
 it('lets a will wait for its delay, and drops it if the client resumes its session (MQTT-3.1.3-9)', async () => {

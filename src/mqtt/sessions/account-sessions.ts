@@ -6,8 +6,8 @@ import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { reasons } from '../connection/reasons.js';
 import type { AccountChange } from '../store/changes.js';
 import { createRandomId, joinKey } from '../store/keys.js';
-import { isExpired, type MessageContent } from '../store/messages.js';
-import { deleteQueue, findQueued, type QueueLength } from '../store/queue.js';
+import { isExpired, type SharedMessage } from '../store/messages.js';
+import { deleteQueue, findShared, type QueueLength } from '../store/queue.js';
 import {
   type ConnectionRef,
   deleteSession,
@@ -63,8 +63,8 @@ interface Deps {
   db: Database;
   account: string;
   peers: Peers;
-  /** Gives a message of a shared subscription to another member of the group. */
-  redeliver(message: MessageContent): void;
+  /** Gives a message of a shared subscription to another member of the group. @throws what the database throws */
+  redeliver(message: SharedMessage): Promise<void>;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }
@@ -130,17 +130,18 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
 
   const nextVersion = (state: StoredSession | undefined) => Math.max((state?.version ?? 0) + 1, Date.now());
 
-  async function remove(record: SessionRecord): Promise<void> {
+  async function remove(record: SessionRecord, connections?: readonly Session[]): Promise<void> {
     if (record.isStored && !(await deleteSession(db, record.state))) return reload(record.state.client_id);
     drop(record);
-    if (record.state.persistent) await endQueue(record.state);
+    if (record.state.persistent) await endQueue(record.state, connections);
   }
 
-  /** Deletes the queue of a session that ends; what it has of its groups goes to other members. */
-  async function endQueue({ session, subscriptions }: StoredSession): Promise<void> {
-    const queued = isMember(subscriptions) ? await findQueued(db, session, []) : [];
+  /** Deletes the queue of a session that ends; what its connections have not acknowledged goes to other members of its groups. */
+  async function endQueue({ session }: StoredSession, connections: readonly Session[] = []): Promise<void> {
+    await Promise.all(connections.map(({ queue }) => queue?.whenRemoved()));
+    const shared = await findShared(db, session);
     await deleteQueue(db, session);
-    for (const message of queued) if (message.is_shared && !message.released) redeliver(message);
+    for (const message of shared) redeliver(message).catch(failed);
   }
 
   async function tryToClaim(session: Session, isClean: boolean): Promise<ClaimedSession | 'taken' | 'changed'> {
@@ -178,7 +179,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
     const { previous: replaced, ...held } = state;
     put(record, held, isStored);
     record.live.add(session);
-    if (before?.persistent === true && !isResumed) await endQueue(before);
+    if (before?.persistent === true && !isResumed) await endQueue(before, previous);
     const isHeldByDead = previousInstance !== null && previousInstance !== peers.id && !isElsewhere;
     const wasCut = isResumed && (before.cut === true || isHeldByDead);
     return { record, previous, replaced, isResumed, wasCut, hasDelayedWill: before?.has_delayed_will === true };
@@ -248,7 +249,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
         record?.live.delete(session);
         if (record === undefined || record.state.connection !== connection) return;
         const { expiry_s } = session;
-        if (!record.state.persistent || expiry_s === 0) return remove(record);
+        if (!record.state.persistent || expiry_s === 0) return remove(record, [session]);
         const seen_at = new Date();
         const expires_at = new Date(seen_at.getTime() + expiry_s * 1000);
         const expiry = expiry_s < session_ttl_s && { expiry_s, expires_at };

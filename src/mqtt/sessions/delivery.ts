@@ -5,7 +5,7 @@ import type { Connection } from '../connection/connection.js';
 import type { OutgoingMessage } from '../connection/encode.js';
 import { max_session_bytes } from '../connection/input.js';
 import { reasons } from '../connection/reasons.js';
-import { isExpired, type MessageContent } from '../store/messages.js';
+import { isExpired, type MessageContent, type SharedMessage, sharesOf } from '../store/messages.js';
 import type { FilterMatch } from './filter-tree.js';
 import { memorySizeOf, toOwnPayload } from './message-memory.js';
 import type { AcceptedMessage } from './message-store.js';
@@ -22,6 +22,9 @@ export type Origin = QueueOrigin | { command: CommandRef } | undefined;
 export interface StoredDelivery extends MessageContent {
   /** It was retained. */
   retain: boolean;
+  /** The shared subscriptions by which the client gets it. */
+  shares?: readonly string[];
+  is_redelivered?: true;
   dup?: boolean;
   origin?: Origin;
   /** It was sent under it before. */
@@ -35,6 +38,8 @@ interface Options {
   messageMemory: Shares;
   /** Epoch milliseconds. */
   clock: () => number;
+  /** Gives a message to other members of its shared subscriptions. @throws what the database throws */
+  handOver(message: SharedMessage): Promise<void>;
 }
 
 /** Messages of QoS 1 and 2 that wait until a client without a persistent session has room. */
@@ -90,7 +95,7 @@ export class Delivery {
     // a message of QoS 2 that was sent before no longer expires (MQTT-4.3.3-7)
     const hasExpired = (qos < 2 || message.packet_id === undefined) && isExpired(message, options.clock());
     if (!canReceive(session.permissions, topic) || hasExpired) {
-      if (isOfQueue(origin)) session.queue?.remove(origin);
+      if (isOfQueue(origin)) await this.drop(message, origin);
       return;
     }
     if (!this.holdMemory(message, qos)) return;
@@ -190,6 +195,12 @@ export class Delivery {
     return false;
   }
 
+  /** Takes a message that the client may not have out of its queue; another member of a shared subscription gets it instead. */
+  private async drop(message: StoredDelivery, origin: QueueOrigin): Promise<void> {
+    if (message.shares?.length && !message.is_redelivered) await this.options.handOver(message);
+    this.session.queue?.remove(origin);
+  }
+
   private waitInBacklog(message: AcceptedMessage, match: FilterMatch): void {
     const bytes = memorySizeOf(message);
     if (this.backlog.length >= max_backlog || this.backlog_bytes + bytes > max_session_bytes) {
@@ -208,7 +219,8 @@ export class Delivery {
     const qos = Math.min(message.qos, match.qos) as Qos;
     const origin = isQueued ? { message: id, size_bytes: payload.length } : undefined;
     if (!canReceive(session.permissions, topic)) {
-      if (origin !== undefined) queue?.remove(origin);
+      const shares = sharesOf(message, session.client_id);
+      if (origin !== undefined) this.drop({ ...message, shares }, origin).catch(this.fail);
     } else if (isQueued && !connection.hasRoom()) {
       queue?.suspend();
       this.deliverQueue(async () => true).catch(this.fail);

@@ -2,7 +2,7 @@ import type { Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { awaitLater, getOrStart } from '../../lib/promises.js';
 import { joinKey } from '../store/keys.js';
-import { type AddressedMessage, isExpired, type MessageContent, optionsOf } from '../store/messages.js';
+import { type AddressedMessage, isExpired, type MessageContent, optionsOf, sharesOf } from '../store/messages.js';
 import { type QueuedMessage, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
 import type { FilterMatch } from './filter-tree.js';
@@ -69,11 +69,12 @@ export function createMessageStore(deps: Deps) {
     }
     length.messages++;
     length.bytes += size_bytes;
-    const isMember = message.members?.includes(record.state.client_id) === true;
+    const shares = sharesOf(message, record.state.client_id);
     const options = {
       ...optionsOf(message),
       ...(isRetained && { retain: true }),
-      ...(isMember && { is_shared: true }),
+      ...(shares.length > 0 && { is_shared: true, shares }),
+      ...(message.is_redelivered && { is_redelivered: true as const }),
     };
     return { _id: joinKey(record.state.session, id), topic, payload, qos, size_bytes, at: new Date(), ...options };
   }

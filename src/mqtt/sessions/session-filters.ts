@@ -2,6 +2,7 @@ import { findSharedFilter, isCovering } from '../protocol/topics.js';
 import type { AddressedMessage } from '../store/messages.js';
 import type { StoredSession, StoredSubscription, SubscriptionOptions } from '../store/sessions.js';
 import { createFilterTree, type FilterMatch, type FilterTree, mergeMatch } from './filter-tree.js';
+import { canReceive } from './permissions.js';
 import type { Session } from './session.js';
 
 /** Options of subscriptions by their filters. */
@@ -26,8 +27,11 @@ export function findMatch(
   return match;
 }
 
-/** Creates the shared subscriptions of an account: one client of each group gets a message (reference/mqtt.md#mqtt-5). */
-function createSharedGroups(isConnected: (client_id: string) => boolean) {
+/**
+ * Creates the shared subscriptions of an account: one client of each group gets a message (reference/mqtt.md#mqtt-5).
+ * @param canTake whether a client that is connected may have a topic; undefined if it is not connected
+ */
+function createSharedGroups(canTake: (client_id: string, topic: string) => boolean | undefined) {
   const names = createFilterTree<string>();
   /** Members of each group, least recently chosen first. */
   const members = new Map<string, Set<string>>();
@@ -44,17 +48,20 @@ function createSharedGroups(isConnected: (client_id: string) => boolean) {
       members.delete(name);
       names.remove(findSharedFilter(name) ?? name, name);
     },
-    /** Chooses a client of each group that has the topic: connected ones first, in turn. */
-    choose(topic: string): readonly string[] {
-      if (members.size === 0) return [];
-      return [...names.match(topic).keys()].flatMap((name) => {
+    /** Chooses a client of each group that has the topic: connected ones first, in turn. @param asked groups; default: all */
+    choose(topic: string, asked?: Iterable<string>): Pick<AddressedMessage, 'members' | 'shares'> {
+      if (members.size === 0) return {};
+      const chosen = new Map<string, string>();
+      for (const name of asked ?? names.match(topic).keys()) {
         const group = members.get(name) ?? new Set<string>();
-        const chosen = [...group].find(isConnected) ?? [...group][0];
-        if (chosen === undefined) return [];
-        group.delete(chosen);
-        group.add(chosen);
-        return [chosen];
-      });
+        const able = [...group].map((client_id) => [client_id, canTake(client_id, topic)] as const);
+        const [member] = able.find(([, can]) => can) ?? able.find(([, can]) => can === undefined) ?? [];
+        if (member === undefined) continue;
+        group.delete(member);
+        group.add(member);
+        chosen.set(name, member);
+      }
+      return chosen.size === 0 ? {} : { members: [...chosen.values()], shares: [...chosen.keys()] };
     },
   };
 }
@@ -78,7 +85,7 @@ export function matchMessage<Subscriber>(
 /** A session with its state, and its connections to this instance. */
 interface Subscriber {
   state: StoredSession;
-  live: ReadonlySet<unknown>;
+  live: ReadonlySet<Pick<Session, 'permissions'>>;
 }
 
 /**
@@ -90,9 +97,11 @@ export function createSessionFilters<Entry extends Subscriber>(
   isElsewhere: (instance: string) => boolean,
 ) {
   const filters = createFilterTree<Entry>();
-  const shared = createSharedGroups((client_id) => {
+  const shared = createSharedGroups((client_id, topic) => {
     const { live, state } = records.get(client_id) ?? {};
-    return (live?.size ?? 0) > 0 || (state?.instance != null && isElsewhere(state.instance));
+    if (live !== undefined && live.size > 0) return [...live].some(({ permissions }) => canReceive(permissions, topic));
+    // the other instance hands it over if the client may not have it
+    return state?.instance != null && isElsewhere(state.instance) ? true : undefined;
   });
 
   return {

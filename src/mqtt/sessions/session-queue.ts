@@ -50,6 +50,8 @@ export function openSessionQueue(options: Options) {
   const { db, session, wasCut, isNew, submitQueueChange, shrink, unacknowledged, failed } = options;
   /** Messages found in the queue by `read`. */
   const found = new Set<string>();
+  /** The last removal; those before it are durable sooner. */
+  let removed: Promise<void> | undefined;
   let isReading = !isNew;
   let hasArrived = false;
 
@@ -98,7 +100,7 @@ export function openSessionQueue(options: Options) {
     /** Deletes a message that is acknowledged, or that the client may no longer get. */
     remove({ message, size_bytes }: QueueOrigin): void {
       shrink(1, size_bytes);
-      submitQueueChange({ _id: joinKey(session, message), acknowledged: true }).catch(failed);
+      removed = submitQueueChange({ _id: joinKey(session, message), acknowledged: true }).catch(failed);
     },
     /** Reads what is queued and was not sent on this connection, in order. Messages that arrive during the read follow. */
     async *read(): AsyncGenerator<QueuedPacket> {
@@ -112,6 +114,8 @@ export function openSessionQueue(options: Options) {
       }
       isReading = false;
     },
+    /** Waits until the removed messages are gone. */
+    whenRemoved: async () => removed,
     /** Stores the packet ids of messages that were not acknowledged, so that they are sent again under them. */
     async close(): Promise<void> {
       const sent = [...findSent()].filter(({ qos }) => qos === 1);

@@ -23,8 +23,21 @@ export interface AddressedMessage {
   /** The client id of the publisher. */
   sender?: string | undefined;
   members?: readonly string[];
-  /** Only the members get it: a session has ended that had it before. */
+  /** The shared subscription of each member. */
+  shares?: readonly string[];
+  /** Only the members get it: another one had it before. */
   is_redelivered?: true;
+}
+
+/** A message that a member of shared subscriptions has got, and another may get instead. */
+export interface SharedMessage extends MessageContent, Pick<AddressedMessage, 'shares'> {}
+
+/** Lists the shared subscriptions by which a client gets a message. */
+export function sharesOf(
+  { members = [], shares = [] }: Partial<AddressedMessage>,
+  client_id: string,
+): readonly string[] {
+  return shares.filter((_, index) => members[index] === client_id);
 }
 
 /** Picks the options of a message that are there. */

@@ -12,8 +12,12 @@ export interface QueuedMessage extends MessageContent {
   qos: 1 | 2;
   /** It was published as retained. */
   retain?: boolean;
-  /** It came by a shared subscription. */
+  /** It came by shared subscriptions. */
   is_shared?: boolean;
+  /** Their names; absent in messages that an earlier version has queued. */
+  shares?: readonly string[];
+  /** Another member had it before. */
+  is_redelivered?: true;
   size_bytes: number;
   /** The packet id under which it was sent. */
   packet_id?: number;
@@ -49,6 +53,12 @@ export async function insertQueued(db: Database, messages: readonly QueuedMessag
 /** Finds the queued messages of a session in their order, but not the excluded ones. */
 export function findQueued(db: Database, session: string, excludedIds: readonly string[]): Promise<QueuedMessage[]> {
   const query = { $and: [{ _id: withPrefix(session) }, { _id: { $nin: excludedIds } }] };
+  return findMany(queueIn(db), query, { sort: { _id: 1 }, promoteBuffers: true });
+}
+
+/** Finds the messages that another member of a shared subscription may get instead of a session. */
+export function findShared(db: Database, session: string): Promise<QueuedMessage[]> {
+  const query = { _id: withPrefix(session), is_shared: true, released: { $ne: true } };
   return findMany(queueIn(db), query, { sort: { _id: 1 }, promoteBuffers: true });
 }
 
