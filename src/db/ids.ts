@@ -26,7 +26,8 @@ export function createIdGenerator(clock: () => number): () => Id {
 
 /** Returns a short text that is unique for an internal id: its usual text takes ten times as long. */
 export function keyOfId({ buffer }: Id): string {
-  return Buffer.from(buffer).toString('latin1');
+  // a copy would take as long again
+  return (Buffer.isBuffer(buffer) ? buffer : Buffer.from(buffer)).toString('latin1');
 }
 
 /** Returns the smallest id generated at `moment` (epoch milliseconds) or later. */

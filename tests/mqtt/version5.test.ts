@@ -448,7 +448,7 @@ it('shares a subscription: one member gets each message, and another what it has
   for (const client of [second, sender]) await client.end();
 });
 
-/** A client that acknowledges nothing; `isHeld` tells whether it has got something. */
+/** A client that acknowledges nothing; `isHeld` once it has got something. */
 async function connectHolding(filters: readonly string[]) {
   const held = await connect5();
   const holding = { ...held, isHeld: false };
