@@ -54,8 +54,8 @@ function createSharedGroups(canTake: (client_id: string, topic: string) => boole
       const chosen = new Map<string, string>();
       for (const name of asked ?? names.match(topic).keys()) {
         const group = members.get(name) ?? new Set<string>();
-        const able = [...group].map((client_id) => [client_id, canTake(client_id, topic)] as const);
-        const [member] = able.find(([, can]) => can) ?? able.find(([, can]) => can === undefined) ?? [];
+        const findMember = (state: true | undefined) => [...group].find((id) => canTake(id, topic) === state);
+        const member = findMember(true) ?? findMember(undefined);
         if (member === undefined) continue;
         group.delete(member);
         group.add(member);
