@@ -1,5 +1,6 @@
 import { randomBytes, randomInt } from 'node:crypto';
 import mongoose from 'mongoose';
+import { toBuffer } from '../serialize/bson.js';
 
 export type Id = InstanceType<typeof mongoose.mongo.UUID>;
 
@@ -27,7 +28,7 @@ export function createIdGenerator(clock: () => number): () => Id {
 /** Returns a short text that is unique for an internal id: its usual text takes ten times as long. */
 export function keyOfId({ buffer }: Id): string {
   // a copy would take as long again
-  return (Buffer.isBuffer(buffer) ? buffer : Buffer.from(buffer)).toString('latin1');
+  return toBuffer(buffer).toString('latin1');
 }
 
 /** Returns the smallest id generated at `moment` (epoch milliseconds) or later. */

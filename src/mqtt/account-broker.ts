@@ -72,7 +72,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     clients,
     handlePublish,
     saveSubscriptions,
-    handOver: redeliver,
+    redeliver,
   };
 
   function route(message: AcceptedMessage): Routed {

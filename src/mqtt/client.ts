@@ -60,7 +60,7 @@ export interface ClientDeps extends BrokerDeps {
   /** Stores the subscriptions of a session, which may get a queue by them. @throws what the database throws */
   saveSubscriptions(session: Session, onQueue: (queue: StoredQueue) => void): Promise<void>;
   /** Gives a message to other members of its shared subscriptions. @throws what the database throws */
-  handOver(message: SharedMessage): Promise<void>;
+  redeliver(message: SharedMessage): Promise<void>;
 }
 
 /** A client that is logged in: connects the protocol of its connection with the broker of its account. */

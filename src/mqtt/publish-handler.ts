@@ -10,7 +10,7 @@ import type { AcceptedMessage, MessageStore, Write } from './sessions/message-st
 import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
 import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
-import { type AddressedMessage, optionsOf } from './store/messages.js';
+import { type ChosenMembers, optionsOf } from './store/messages.js';
 
 /** Stores a publish, then forwards or discards it. A will has no packet id. */
 export type HandlePublish = (session: Session, packet: PublishPacket | WillPacket) => Promise<Published>;
@@ -43,7 +43,7 @@ interface Deps {
   /** Hands a message to the subscribers of this process. */
   route(message: AcceptedMessage): Routed;
   /** Chooses the clients that get a message of a topic by shared subscriptions. */
-  findMembers(topic: string): Pick<AddressedMessage, 'members' | 'shares'>;
+  findMembers(topic: string): ChosenMembers;
   messageStore: MessageStore;
   rules: Rules;
   newId: () => Id;

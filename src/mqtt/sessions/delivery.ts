@@ -39,7 +39,7 @@ interface Options {
   /** Epoch milliseconds. */
   clock: () => number;
   /** Gives a message to other members of its shared subscriptions. @throws what the database throws */
-  handOver(message: SharedMessage): Promise<void>;
+  redeliver(message: SharedMessage): Promise<void>;
 }
 
 /** Messages of QoS 1 and 2 that wait until a client without a persistent session has room. */
@@ -197,7 +197,7 @@ export class Delivery {
 
   /** Takes a message that the client may not have out of its queue; another member of a shared subscription gets it instead. */
   private async drop(message: StoredDelivery, origin: QueueOrigin): Promise<void> {
-    if (message.shares?.length && !message.is_redelivered) await this.options.handOver(message);
+    if (message.shares?.length && !message.is_redelivered) await this.options.redeliver(message);
     this.session.queue?.remove(origin);
   }
 

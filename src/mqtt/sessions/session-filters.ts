@@ -1,5 +1,5 @@
 import { findSharedFilter, isCovering } from '../protocol/topics.js';
-import type { AddressedMessage } from '../store/messages.js';
+import type { AddressedMessage, ChosenMembers } from '../store/messages.js';
 import type { StoredSession, StoredSubscription, SubscriptionOptions } from '../store/sessions.js';
 import { createFilterTree, type FilterMatch, type FilterTree, mergeMatch } from './filter-tree.js';
 import { canReceive } from './permissions.js';
@@ -49,7 +49,7 @@ function createSharedGroups(canTake: (client_id: string, topic: string) => boole
       names.remove(findSharedFilter(name) ?? name, name);
     },
     /** Chooses a client of each group that has the topic: connected ones first, in turn. @param asked groups; default: all */
-    choose(topic: string, asked?: Iterable<string>): Pick<AddressedMessage, 'members' | 'shares'> {
+    choose(topic: string, asked?: Iterable<string>): ChosenMembers {
       if (members.size === 0) return {};
       const chosen = new Map<string, string>();
       for (const name of asked ?? names.match(topic).keys()) {

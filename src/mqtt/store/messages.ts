@@ -17,26 +17,28 @@ export interface MessageContent extends MessageOptions {
   qos: 0 | 1 | 2;
 }
 
+/** The members of shared subscriptions that get a message. */
+export interface ChosenMembers {
+  /** Their client ids. */
+  members?: readonly string[];
+  /** The shared subscription of each. */
+  shares?: readonly string[];
+}
+
 /** A message, whom it comes from, and the members of shared subscriptions that get it. */
-export interface AddressedMessage {
+export interface AddressedMessage extends ChosenMembers {
   topic: string;
   /** The client id of the publisher. */
   sender?: string | undefined;
-  members?: readonly string[];
-  /** The shared subscription of each member. */
-  shares?: readonly string[];
   /** Only the members get it: another one had it before. */
   is_redelivered?: true;
 }
 
 /** A message that a member of shared subscriptions has got, and another may get instead. */
-export interface SharedMessage extends MessageContent, Pick<AddressedMessage, 'shares'> {}
+export interface SharedMessage extends MessageContent, Pick<ChosenMembers, 'shares'> {}
 
 /** Lists the shared subscriptions by which a client gets a message. */
-export function sharesOf(
-  { members = [], shares = [] }: Partial<AddressedMessage>,
-  client_id: string,
-): readonly string[] {
+export function sharesOf({ members = [], shares = [] }: ChosenMembers, client_id: string): readonly string[] {
   return shares.filter((_, index) => members[index] === client_id);
 }
 

@@ -50,16 +50,19 @@ export async function insertQueued(db: Database, messages: readonly QueuedMessag
   }
 }
 
+function findInOrder(db: Database, session: string, condition: object): Promise<QueuedMessage[]> {
+  const query = { $and: [{ _id: withPrefix(session) }, condition] };
+  return findMany(queueIn(db), query, { sort: { _id: 1 }, promoteBuffers: true });
+}
+
 /** Finds the queued messages of a session in their order, but not the excluded ones. */
 export function findQueued(db: Database, session: string, excludedIds: readonly string[]): Promise<QueuedMessage[]> {
-  const query = { $and: [{ _id: withPrefix(session) }, { _id: { $nin: excludedIds } }] };
-  return findMany(queueIn(db), query, { sort: { _id: 1 }, promoteBuffers: true });
+  return findInOrder(db, session, { _id: { $nin: excludedIds } });
 }
 
 /** Finds the messages that another member of a shared subscription may get instead of a session. */
 export function findShared(db: Database, session: string): Promise<QueuedMessage[]> {
-  const query = { _id: withPrefix(session), is_shared: true, released: { $ne: true } };
-  return findMany(queueIn(db), query, { sort: { _id: 1 }, promoteBuffers: true });
+  return findInOrder(db, session, { is_shared: true, released: { $ne: true } });
 }
 
 /** Finds the packet ids under which queued messages of a session were sent. */

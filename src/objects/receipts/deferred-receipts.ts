@@ -77,6 +77,8 @@ export function createDeferredReceipts(db: Database) {
     }
   }
 
+  const store = () => storeAll([...pending.values()]);
+
   return {
     /** @returns false if the caller has to store them: this process may be taken for dead, or has no room */
     add(moves: readonly DeferredMove[]): boolean {
@@ -84,7 +86,7 @@ export function createDeferredReceipts(db: Database) {
       put(moves);
       return true;
     },
-    store: () => storeAll([...pending.values()]),
+    store,
     /** Stores those of a device. @returns undefined if there are none */
     storeOf(_id: Id | undefined): Promise<true> | undefined {
       const own = _id && pending.get(keyOfId(_id));
@@ -98,7 +100,7 @@ export function createDeferredReceipts(db: Database) {
         const until_ms = performance.now() - rest_ms;
         await storeAll([...pending.values()].filter(({ since_ms }) => since_ms <= until_ms));
       }
-      await storeAll([...pending.values()]);
+      await store();
     },
   };
 }
