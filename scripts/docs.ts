@@ -8,7 +8,7 @@ import type { Endpoint } from '../src/http/context.js';
 import { silentLog } from '../src/lib/log.js';
 import { createMetrics } from '../src/metrics/metrics.js';
 import { collections } from '../src/resources/index.js';
-import { startService } from '../src/service.js';
+import { startService } from '../src/service/service.js';
 import { createFactsWriter, printTypes } from './reference-facts.js';
 
 /** Lists between `<!-- NAME: … -->` and `<!-- /NAME -->` of a page. */

@@ -8,8 +8,8 @@ import { createLog } from './lib/log.js';
 import { awaitLater } from './lib/promises.js';
 import { startEmbedded } from './mongod/embedded.js';
 import { loadSecretKey } from './mongod/secret-key.js';
-import { type Running, startService } from './service.js';
-import { isBrokerElsewhere, publishMetrics, publishRevocations, runWorkers } from './workers.js';
+import { type Running, startService } from './service/service.js';
+import { isBrokerElsewhere, publishMetrics, publishRevocations, runWorkers } from './service/workers.js';
 
 // V8 else moves new objects of some literals to old space if such objects lived long at the start, as requests of a burst do;
 // what they refer to then lives until a full collection, which takes up to a quarter of the streams a second

@@ -1,7 +1,7 @@
-import { deviceTypes } from '../catalogues/device-types.js';
-import { locales } from '../catalogues/locales.js';
-import { sensorTypes } from '../catalogues/sensors.js';
-import { timeZones } from '../catalogues/time-zones.js';
+import { deviceTypes } from '../resources/catalogues/device-types.js';
+import { locales } from '../resources/catalogues/locales.js';
+import { sensorTypes } from '../resources/catalogues/sensors.js';
+import { timeZones } from '../resources/catalogues/time-zones.js';
 import { text } from '../schema/fields/text.js';
 import { withDocumentation } from '../schema/fields.js';
 import { checkPageSize, fieldsOf, format, max, outputOf, paging } from '../schema/list-parameters.js';

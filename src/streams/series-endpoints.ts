@@ -1,4 +1,3 @@
-import { isTimeZone } from '../catalogues/time-zones.js';
 import { AppError } from '../errors.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
@@ -6,6 +5,7 @@ import { type CalendarUnit, calendarUnits } from '../lib/local-time.js';
 import { assertExists } from '../objects/resources.js';
 import { findFilteredDevices } from '../objects/select/lists.js';
 import { findBelow } from '../objects/tree/count-tree.js';
+import { isTimeZone } from '../resources/catalogues/time-zones.js';
 import { bySavedFilter } from '../resources/device/configs.js';
 import { asset, device, group, project, service } from '../resources/index.js';
 import { type DataPath, parseDataPath } from '../schema/data-path.js';

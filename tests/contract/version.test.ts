@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, it } from '@jest/globals';
 import { data_version, version } from '../../src/lib/version.js';
-import { migrations } from '../../src/migrations.js';
+import { migrations } from '../../src/service/migrations.js';
 
 const read = (file: string) => readFileSync(file, 'utf8');
 

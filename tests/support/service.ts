@@ -9,7 +9,7 @@ import type { DeviceLink } from '../../src/mqtt/sessions/device-link.js';
 import { issueKey } from '../../src/objects/api-keys.js';
 import type { Store } from '../../src/objects/context.js';
 import type { Scope } from '../../src/schema/operation.js';
-import { type JobName, type StartOptions, startService } from '../../src/service.js';
+import { type JobName, type StartOptions, startService } from '../../src/service/service.js';
 import { takeDatabase } from './databases.js';
 
 type Json = Record<string, unknown>;

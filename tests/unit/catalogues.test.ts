@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
-import { deviceTypes } from '../../src/catalogues/device-types.js';
-import { locales } from '../../src/catalogues/locales.js';
-import { sensorTypes } from '../../src/catalogues/sensors.js';
-import { isTimeZone, timeZones } from '../../src/catalogues/time-zones.js';
+import { deviceTypes } from '../../src/resources/catalogues/device-types.js';
+import { locales } from '../../src/resources/catalogues/locales.js';
+import { sensorTypes } from '../../src/resources/catalogues/sensors.js';
+import { isTimeZone, timeZones } from '../../src/resources/catalogues/time-zones.js';
 import { wordsOf } from '../support/words.js';
 
 describe.each([

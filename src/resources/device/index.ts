@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from 'node:util';
-import { isTimeZone } from '../../catalogues/time-zones.js';
 import { freeform } from '../../schema/fields/freeform.js';
 import { integer, recordedTime, timestamp } from '../../schema/fields/number.js';
 import { isPlainObject, point } from '../../schema/fields/object.js';
@@ -17,6 +16,7 @@ import {
   usualChanges,
 } from '../../schema/resource.js';
 import { asset } from '../asset.js';
+import { isTimeZone } from '../catalogues/time-zones.js';
 import { group } from '../group.js';
 import { model, streamRetention, summaryRetention } from '../model.js';
 import { deriveHidden, findSuffixedPaths, suffixedPaths } from '../suffixed-paths.js';

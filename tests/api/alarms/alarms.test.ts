@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { removeOldAlarms } from '../../../src/alarms/alarms.js';
-import { migrate } from '../../../src/migrations.js';
+import { migrate } from '../../../src/service/migrations.js';
 import { createAlarmTools, type ListedAlarm } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';

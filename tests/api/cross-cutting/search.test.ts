@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { migrate } from '../../../src/migrations.js';
+import { migrate } from '../../../src/service/migrations.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { createFixtures, pathOf, upgradeContext } from '../../support/service.js';
 

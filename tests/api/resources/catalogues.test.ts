@@ -1,8 +1,8 @@
 import { expect, it } from '@jest/globals';
-import { deviceTypes } from '../../../src/catalogues/device-types.js';
-import { locales } from '../../../src/catalogues/locales.js';
-import { sensorTypes } from '../../../src/catalogues/sensors.js';
-import { timeZones } from '../../../src/catalogues/time-zones.js';
+import { deviceTypes } from '../../../src/resources/catalogues/device-types.js';
+import { locales } from '../../../src/resources/catalogues/locales.js';
+import { sensorTypes } from '../../../src/resources/catalogues/sensors.js';
+import { timeZones } from '../../../src/resources/catalogues/time-zones.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 
 const ctx = await useTestService();

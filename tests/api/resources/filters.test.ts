@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
-import { migrate } from '../../../src/migrations.js';
+import { migrate } from '../../../src/service/migrations.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
 import { waitForEvents } from '../../support/logged-events.js';

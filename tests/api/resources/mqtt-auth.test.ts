@@ -1,6 +1,5 @@
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, it } from '@jest/globals';
-import { createApp } from '../../../src/app.js';
 import { readConfig } from '../../../src/config.js';
 import type { Database } from '../../../src/db/database.js';
 import { openDatabase } from '../../../src/db/open-database.js';
@@ -10,6 +9,7 @@ import { createMetrics } from '../../../src/metrics/metrics.js';
 import { bindClient } from '../../../src/mqtt/external/client-bindings.js';
 import { issueKey } from '../../../src/objects/api-keys.js';
 import { createStore } from '../../../src/objects/context.js';
+import { createApp } from '../../../src/service/app.js';
 import { waitUntil } from '../../support/process.js';
 import { createFixtures, pathOf, startTestService } from '../../support/service.js';
 

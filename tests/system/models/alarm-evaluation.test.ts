@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
-import { migrate } from '../../../src/migrations.js';
 import type { PrepareEvaluation } from '../../../src/objects/receipts/received-streams.js';
+import { migrate } from '../../../src/service/migrations.js';
 import { createIngest } from '../../../src/streams/ingest.js';
 import { parseStreams } from '../../../src/streams/parse-streams.js';
 import { createAlarmTools } from '../../support/alarms.js';

@@ -7,8 +7,8 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { countries } from '../../../demo/countries.js';
 import { type DemoOptions, runDemo } from '../../../demo/demo.js';
 import { createConfig, createStation, readCities, selectCities } from '../../../demo/fleet.js';
-import { sensorTypes } from '../../../src/catalogues/sensors.js';
-import { isTimeZone } from '../../../src/catalogues/time-zones.js';
+import { sensorTypes } from '../../../src/resources/catalogues/sensors.js';
+import { isTimeZone } from '../../../src/resources/catalogues/time-zones.js';
 
 const cities = readCities();
 /** A few thousand places of all countries. */

@@ -1,20 +1,20 @@
 import type { mongo } from 'mongoose';
-import { commandSlots, commandTimes } from './commands/store.js';
-import type { DatabaseAccess, StoredDocument } from './db/database.js';
-import type { UpgradeContext } from './db/gate.js';
-import type { Id } from './db/ids.js';
-import { deriveIndexes, type Indexes } from './db/indexes.js';
-import { upgradeConfigEntries } from './device-state/upgrade.js';
-import { readInBatches } from './lib/batches.js';
-import { topicSlots } from './mqtt/store/credentials.js';
-import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
-import { upgradeRetained } from './mqtt/store/retained.js';
-import { expired_session_ttl_s, session_ttl_s } from './mqtt/store/sessions.js';
-import { upgradePieces } from './objects/bulk/bulk-journal.js';
-import { reportIndexOf } from './objects/receipts/device-deadlines.js';
-import { measured_paths, measuredPathsOf } from './objects/values/measured-paths.js';
-import { gravityOf, severities } from './resources/alarm-states.js';
-import { deadlineKinds } from './resources/device/status.js';
+import { commandSlots, commandTimes } from '../commands/store.js';
+import type { DatabaseAccess, StoredDocument } from '../db/database.js';
+import type { UpgradeContext } from '../db/gate.js';
+import type { Id } from '../db/ids.js';
+import { deriveIndexes, type Indexes } from '../db/indexes.js';
+import { upgradeConfigEntries } from '../device-state/upgrade.js';
+import { readInBatches } from '../lib/batches.js';
+import { topicSlots } from '../mqtt/store/credentials.js';
+import { forward_ttl_s, forwards } from '../mqtt/store/forwards.js';
+import { upgradeRetained } from '../mqtt/store/retained.js';
+import { expired_session_ttl_s, session_ttl_s } from '../mqtt/store/sessions.js';
+import { upgradePieces } from '../objects/bulk/bulk-journal.js';
+import { reportIndexOf } from '../objects/receipts/device-deadlines.js';
+import { measured_paths, measuredPathsOf } from '../objects/values/measured-paths.js';
+import { gravityOf, severities } from '../resources/alarm-states.js';
+import { deadlineKinds } from '../resources/device/status.js';
 import {
   alarm,
   alarmrule,
@@ -28,11 +28,11 @@ import {
   streamsummary,
   topic,
   webhook,
-} from './resources/index.js';
-import { bySuffixedPath, findSuffixedPaths } from './resources/suffixed-paths.js';
-import { buildSearchText } from './schema/search.js';
-import { upgradeStreams } from './streams/upgrade.js';
-import { streamRateIndexes } from './traffic/stream-rate.js';
+} from '../resources/index.js';
+import { bySuffixedPath, findSuffixedPaths } from '../resources/suffixed-paths.js';
+import { buildSearchText } from '../schema/search.js';
+import { streamRateIndexes } from '../streams/stream-rate.js';
+import { upgradeStreams } from '../streams/upgrade.js';
 
 /** An upgrade of stored data: idempotent, as it may be interrupted at any point. */
 interface Migration {

@@ -1,13 +1,13 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Config, formatOrigin } from './config.js';
-import type { Log } from './db/database.js';
-import { StartError } from './errors.js';
-import { coalesce } from './lib/coalesce.js';
-import type { ShareMetrics } from './metrics/metrics.js';
-import { createWorkerMetrics, type MetricsSnapshot } from './metrics/worker-metrics.js';
-import type { ShareRevocations } from './objects/api-keys.js';
+import { type Config, formatOrigin } from '../config.js';
+import type { Log } from '../db/database.js';
+import { StartError } from '../errors.js';
+import { coalesce } from '../lib/coalesce.js';
+import type { ShareMetrics } from '../metrics/metrics.js';
+import { createWorkerMetrics, type MetricsSnapshot } from '../metrics/worker-metrics.js';
+import type { ShareRevocations } from '../objects/api-keys.js';
 import { assertPortsFree, type Running } from './service.js';
 
 interface Options {
