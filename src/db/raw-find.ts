@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import { AppError } from '../errors.js';
+import { readAhead } from '../lib/batches.js';
 import { type Collection, read_limit_ms } from './database.js';
 import { retryOnce } from './driver-errors.js';
 
@@ -119,15 +120,17 @@ interface Reply {
  * Runs `find` without the driver's cursor, which parses every document before it returns the bytes
  * (docs/decisions/0005-one-serializer-from-bson.md).
  * @param first_batch_size documents of the first reply; a list that fits in it needs no second command
- * @param limits replaces the time limit of each command; the signal ends a command in progress
+ * @param limits replaces the time limit of each command; the signal ends a command in progress; replies have
+ * `reply_documents`, and up to 16 MiB
  */
 export function findRaw(
   collection: Pick<Collection, 'db' | 'collectionName'>,
   query: RawQuery,
   first_batch_size = max_batch_size,
-  limits: { socketTimeoutMS?: number; signal?: AbortSignal | undefined } = {},
+  limits: { socketTimeoutMS?: number; signal?: AbortSignal | undefined; reply_documents?: number } = {},
 ): RawCursor {
   const { db, collectionName } = collection;
+  const { reply_documents, ...commandLimits } = limits;
   let exhausted = false;
 
   async function* batches(): AsyncGenerator<readonly Bson[]> {
@@ -137,11 +140,12 @@ export function findRaw(
         session,
         promoteLongs: false,
         fieldsAsRaw: { firstBatch: true, nextBatch: true },
-        ...limits,
+        ...commandLimits,
       }) as unknown as Promise<Reply>;
     // a batch of exactly `limit` documents would leave the cursor open
     const { limit = max_batch_size } = query;
-    const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, first_batch_size) };
+    const firstSize = reply_documents ?? Math.min(limit + 1, first_batch_size);
+    const find = { find: collectionName, ...query, batchSize: firstSize };
     let id: mongo.Long | undefined;
     try {
       const first = await retryOnce(() => runCommand(find));
@@ -149,7 +153,7 @@ export function findRaw(
         id = cursor.id;
         exhausted = id.isZero();
         const documents = cursor.firstBatch ?? cursor.nextBatch ?? [];
-        const batchSize = countFitting(documents);
+        const batchSize = reply_documents ?? countFitting(documents);
         if (documents.length > 0) yield documents;
         if (exhausted) return;
         ({ cursor } = await runCommand({ getMore: id, collection: collectionName, batchSize }));
@@ -166,6 +170,15 @@ export function findRaw(
       return exhausted;
     },
   };
+}
+
+/** Reads all documents in replies of up to 16 MiB, each while the caller works on the one before. */
+export function readLargeBatches(
+  collection: Pick<Collection, 'db' | 'collectionName'>,
+  query: RawQuery,
+  reply_documents: number,
+): AsyncGenerator<readonly Bson[]> {
+  return readAhead(findRaw(collection, query, undefined, { reply_documents }).batches);
 }
 
 /** Returns how many documents of the size of these a reply holds. */

@@ -1,9 +1,9 @@
 import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
-import { awaitLater } from '../lib/promises.js';
 import { waitForOperationTime } from './change-stream.js';
 import { isSnapshotLost } from './driver-errors.js';
 import { storedNameOf } from './former-versions.js';
+import { readLargeBatches } from './raw-find.js';
 
 const { BSON, MongoServerError } = mongoose.mongo;
 
@@ -42,35 +42,18 @@ export async function openSnapshot({ client, db }: { client: mongo.MongoClient; 
   const note = { q: { _id: 'backup' }, u: [{ $set: { at: '$$NOW' } }], upsert: true };
   const write = { update: 'maintenance', updates: [note], writeConcern: { w: 'majority', j: true } };
   const atClusterTime = await waitForOperationTime(() => db.command(write));
-  const session = client.startSession({ causalConsistency: false });
-  const options = { session, promoteLongs: false, fieldsAsRaw: { firstBatch: true, nextBatch: true } };
   return {
     collections,
     /** Reads a collection in replies of up to 16 MiB. @throws StartError if the database no longer keeps the moment */
     async *read(collection: string): AsyncGenerator<readonly Uint8Array[]> {
-      const readConcern = { level: 'snapshot', atClusterTime };
-      const find = { find: collection, readConcern, batchSize: reply_documents };
+      const query = { filter: {}, readConcern: { level: 'snapshot', atClusterTime } } as const;
       try {
-        for (let { cursor } = await db.command(find, options); ; ) {
-          const documents: readonly Uint8Array[] = cursor.firstBatch ?? cursor.nextBatch;
-          if (cursor.id.isZero()) {
-            if (documents.length > 0) yield documents;
-            return;
-          }
-          // the next reply is read while this one is compressed
-          const getMore = { getMore: cursor.id, collection, batchSize: reply_documents };
-          const next = awaitLater(db.command(getMore, options));
-          yield documents;
-          ({ cursor } = await next);
-        }
+        yield* readLargeBatches(db.collection(collection), query, reply_documents);
       } catch (error) {
         throw explainLostSnapshot(error, window.isExtended);
       }
     },
-    async close() {
-      await session.endSession();
-      await window.restore();
-    },
+    close: () => window.restore(),
   };
 }
 

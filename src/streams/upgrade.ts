@@ -4,10 +4,9 @@ import { isExistingNamespace } from '../db/driver-errors.js';
 import type { UpgradeContext } from '../db/gate.js';
 import type { Id } from '../db/ids.js';
 import { clusteredOptions } from '../db/indexes.js';
-import { findOneRaw } from '../db/raw-find.js';
+import { findOneRaw, readLargeBatches } from '../db/raw-find.js';
 import { insertIfAbsent } from '../db/raw-insert.js';
 import { runInParallel } from '../lib/parallel.js';
-import { awaitLater } from '../lib/promises.js';
 import { stream } from '../resources/index.js';
 import { getId } from '../serialize/bson.js';
 import { convertStreams, keyOf, updateNumber } from './convert-streams.js';
@@ -58,7 +57,9 @@ async function copyStreams(db: DatabaseAccess, context: UpgradeContext): Promise
   const last = await positionsIn(db).findOne({ _id: position_id });
   const report = createReport(context, await db.collection(stream.plural).estimatedDocumentCount(), last?.copied ?? 0);
   let copied = last?.copied ?? 0;
-  for await (const documents of readFrom(database, last?.after)) {
+  const filter = last === null ? {} : { _id: { $gt: last.after } };
+  const query = { filter, sort: { _id: 1 }, noCursorTimeout: true } as const;
+  for await (const documents of readLargeBatches(db.collection(stream.plural), query, reply_documents)) {
     context.signal.throwIfAborted();
     await insertOnce(database, convertStreams(documents));
     copied += documents.length;
@@ -79,28 +80,6 @@ async function insertOnce(db: mongo.Db, documents: readonly Uint8Array[]): Promi
       if (stored === undefined || Buffer.compare(stored, document) !== 0) others.push(updateNumber(document));
     });
     rejected = others.length === 0 ? [] : await insertIfAbsent(db, copy, others);
-  }
-}
-
-/** Reads streams in order of creation in replies of up to 16 MiB. */
-async function* readFrom(db: mongo.Db, after: Id | undefined): AsyncGenerator<readonly Uint8Array[]> {
-  const session = db.client.startSession({ causalConsistency: false });
-  const options = { session, promoteLongs: false, fieldsAsRaw: { firstBatch: true, nextBatch: true } };
-  const filter = after === undefined ? {} : { _id: { $gt: after } };
-  const find = { find: stream.plural, filter, sort: { _id: 1 }, batchSize: reply_documents, noCursorTimeout: true };
-  try {
-    for (let { cursor } = await db.command(find, options); ; ) {
-      const documents: readonly Uint8Array[] = cursor.firstBatch ?? cursor.nextBatch;
-      const isLast = cursor.id.isZero();
-      // the next reply is read while this one is copied
-      const getMore = { getMore: cursor.id, collection: stream.plural, batchSize: reply_documents };
-      const next = isLast ? undefined : awaitLater(db.command(getMore, options));
-      if (documents.length > 0) yield documents;
-      if (next === undefined) return;
-      ({ cursor } = await next);
-    }
-  } finally {
-    await session.endSession();
   }
 }
 
