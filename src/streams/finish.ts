@@ -1,20 +1,16 @@
-import mongoose from 'mongoose';
-import { type ClusteredDocument, readRanges } from '../db/clustered.js';
+import type { ClusteredDocument } from '../db/clustered.js';
 import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { OpaqueJson } from '../db/opaque-json.js';
-import { runPipeline } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { groupBy } from '../lib/group-by.js';
 import { createShares } from '../lib/shares.js';
 import { runWithTimeLimit, TimeLimitError } from '../lib/time-limit.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream } from '../objects/receipts/received-streams.js';
 import type { ValueRecorder } from '../objects/values/recorder.js';
-import { stream } from '../resources/index.js';
+import { findEnds } from '../objects/values/stream-values.js';
 import type { StreamDocument } from './documents.js';
 import type { Device, Devices, Submission } from './senders.js';
-
-const { MaxKey } = mongoose.mongo;
 
 /** Data streams of one account in a batch. */
 export interface AccountPart {
@@ -85,14 +81,8 @@ export async function findLastTimes(
   senders: Iterable<Device>,
   now: number,
 ): Promise<ReadonlyMap<string, number>> {
-  const ranges = [...senders].map(({ _id, account, id_developer: id }) => {
-    const key = { account, device: id };
-    return { _id: { $gte: key, $lt: { ...key, at: now, n: new MaxKey() } }, parent: _id, _t: 'str' };
-  });
   const last = [{ $sort: { _id: -1 } }, { $limit: 1 }, { $project: { _id: 1 } }];
-  const pipeline = readRanges(stream.plural, ranges, last);
-  const streams = db.collection<ClusteredDocument>(stream.plural);
-  const found = await runPipeline<ClusteredDocument>(streams, pipeline);
+  const found = await findEnds<ClusteredDocument>(db, [...senders], { until: now }, last);
   return new Map(found.map(({ _id }) => [String(_id.device), Number(_id.at)]));
 }
 
