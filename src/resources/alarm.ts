@@ -1,9 +1,8 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { commaSeparated } from '../schema/fields/list.js';
 import { flag, integer, recordedTime, timestamp } from '../schema/fields/number.js';
-import { internalIds, internalValue } from '../schema/fields/reference.js';
 import { choice, identifierText, text } from '../schema/fields/text.js';
-import { type Field, optional, required, type Values, withDocumentation } from '../schema/fields.js';
+import { type Field, internal, optional, required, type Values, withDocumentation } from '../schema/fields.js';
 import { defineFilter, type Filter } from '../schema/filters.js';
 import { defineListed, defineStored } from '../schema/resource.js';
 import { type AlarmState, alarmStates, severities } from './alarm-states.js';
@@ -92,17 +91,17 @@ export const alarm = defineListed({
     gravity: optional(integer()),
     /** The account, also before the alarm is raised. */
     tenant: required(text(60)),
-    rule_id: required(internalValue()),
+    rule_id: required(internal()),
     /** A digest of the conditions that `met` is of. */
     conditions_key: required(text(43)),
-    ancestors: required(internalIds()),
+    ancestors: required(internal('ids')),
     is_current: optional(flag()),
     /** Unique: of a rule and a device one document at most is current. */
     watch_key: required(text(80)),
     /** Which conditions were met when they were last looked at. */
-    met: optional(internalValue()),
+    met: optional(internal()),
     /** When the path of each condition on absence was last received. */
-    seen: optional(internalValue()),
+    seen: optional(internal()),
     /** Since when the rule holds. */
     since: optional(timestamp()),
     /** When it has to be looked at again without a stream. */

@@ -1,6 +1,6 @@
 import { integer, timestamp } from '../schema/fields/number.js';
-import { buildNamePattern, max_identifier_length, name, text, textMatching } from '../schema/fields/text.js';
-import { computed, type FieldType, optional, required } from '../schema/fields.js';
+import { buildNamePattern, max_identifier_length, name, text, textMatching, withRule } from '../schema/fields/text.js';
+import { type FieldType, internal, optional, required } from '../schema/fields.js';
 import { auditFields, defineListed } from '../schema/resource.js';
 
 const unsafe = /[/\\\p{Cc}]/u;
@@ -18,13 +18,6 @@ const segmentSchema = { pattern: '^(?!\\.{1,2}$)[^/\\\\\\u0000-\\u001f\\u007f-\\
 function isBase64(text: string): boolean {
   return Buffer.from(text, 'base64').toString('base64') === text;
 }
-
-/** Made from the state of the device, so that lists neither sort nor filter by it. */
-const shownFlag: FieldType = {
-  body: (value) => value,
-  stored: 'boolean',
-  schema: { type: 'boolean' },
-};
 
 /** A configuration file of a device (reference/device-configs.md#fields). */
 export const deviceconfig = defineListed({
@@ -50,7 +43,8 @@ export const deviceconfig = defineListed({
       example: '024724fb6573839e07b161afe465d84b7d7e01bd',
     }),
     device: required(text(max_identifier_length), { about: 'Identifier of the device.', example: 'Pump@demo' }),
-    desired: optional(computed(shownFlag), {
+    // made from the state of the device, so that lists neither sort nor filter by it
+    desired: optional(internal('computed', { type: 'boolean' }), {
       about: 'In lists: `true` on the version that the device shall have.',
       example: true,
     }),
@@ -74,12 +68,7 @@ function base64(max: number): FieldType {
 }
 
 function segment(): FieldType {
-  const type = name();
-  const check: FieldType['body'] = (value, path, faults) => {
-    const parsed = type.body(value, path, faults);
-    if (typeof parsed === 'string' && !isSegment(parsed)) faults[path] = 'must not be . or .. or hold / and \\';
-    return parsed;
-  };
+  const type = withRule(name(), (text) => (isSegment(text) ? undefined : 'must not be . or .. or hold / and \\'));
   const schema = { ...type.schema, pattern: buildNamePattern('/\\\\').replace('^', '^(?!\\s*[.]{1,2}\\s*$)') };
-  return { ...type, body: check, query: check, schema };
+  return { ...type, schema };
 }

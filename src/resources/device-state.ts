@@ -1,7 +1,6 @@
 import { integer, timestamp } from '../schema/fields/number.js';
-import { internalValue } from '../schema/fields/reference.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
-import { optional, required } from '../schema/fields.js';
+import { internal, optional, required } from '../schema/fields.js';
 import { defineStored } from '../schema/resource.js';
 
 const stateEvents = ['state.desired', 'config.desired', 'config.applied', 'config.refused'] as const;
@@ -25,7 +24,7 @@ export const devicestate = defineStored({
     /** Outcomes of the desired configuration files, by name, as JSON. */
     outcomes: optional(text(1)),
     /** The configuration files of both sides (`ConfigEntry`), for filters and counts. */
-    configs: optional(internalValue()),
+    configs: optional(internal()),
     /** Differs after every write. */
     revision: required(text(16)),
     last_change: optional(text(1)),

@@ -1,7 +1,6 @@
 import { timestamp } from '../schema/fields/number.js';
-import { internalIds, internalValue } from '../schema/fields/reference.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
-import { required } from '../schema/fields.js';
+import { internal, required } from '../schema/fields.js';
 import { defineStored } from '../schema/resource.js';
 
 /**
@@ -14,14 +13,14 @@ export const devicevalue = defineStored({
   hidden: {
     device: required(text(max_identifier_length)),
     /** Internal id of the path in `measured_paths`. */
-    path: required(internalValue()),
+    path: required(internal()),
     /** Number, text or boolean; null for everything else. */
-    value: required(internalValue()),
+    value: required(internal()),
     at: required(timestamp()),
     /** The number of the stream: of equal times the greatest counts. */
-    n: required(internalValue()),
+    n: required(internal()),
     /** Differs after every write. */
-    revision: required(internalValue()),
+    revision: required(internal()),
   },
   parentCollections: { device: 'devices' },
   isDerived: true,
@@ -32,6 +31,6 @@ export const devicevalue = defineStored({
 export const valuereview = defineStored({
   name: 'valuereview',
   plural: 'device_value_reviews',
-  hidden: { devices: required(internalIds()), due_at: required(timestamp()), revision: required(internalValue()) },
+  hidden: { devices: required(internal('ids')), due_at: required(timestamp()), revision: required(internal()) },
   indexes: [['due_at']],
 });

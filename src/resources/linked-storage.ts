@@ -1,10 +1,7 @@
 import { integer, timestamp } from '../schema/fields/number.js';
 import { text } from '../schema/fields/text.js';
-import { type FieldType, required } from '../schema/fields.js';
+import { internal, required } from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
-
-/** Written by the service only, and never shown. */
-const encrypted: FieldType = { ...text(1), stored: 'binary' };
 
 /** A storage that a user has linked (reference/file-storage.md#linking). Its settings depend on the provider and are encrypted. */
 export const filestore = defineListed({
@@ -12,7 +9,7 @@ export const filestore = defineListed({
   plural: 'filestores',
   fields: { provider: required(text(50)), username: required(text(50)) },
   hidden: {
-    sealed: required(encrypted),
+    sealed: required(internal('binary')),
     key_id: required(text(16)),
     link: required(text(36)),
     owner: required(text(50)),

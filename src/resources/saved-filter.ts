@@ -1,5 +1,5 @@
 import { AppError } from '../errors.js';
-import { text } from '../schema/fields/text.js';
+import { text, withRule } from '../schema/fields/text.js';
 import { type FieldType, required } from '../schema/fields.js';
 import { createListParser, filterParametersOf, type ListRequest } from '../schema/list-parameters.js';
 import { splitQuery } from '../schema/query.js';
@@ -24,21 +24,15 @@ export function parseSavedQuery(query: string, now: number): ListRequest {
 
 /** A query of the list of devices with filters only. Its faults are reported together. */
 function savedQuery(): FieldType {
-  const type = text(4000);
-  return {
-    ...type,
-    body: (value, path, faults) => {
-      const checked = type.body(value, path, faults);
-      if (typeof checked !== 'string') return checked;
-      try {
-        parseSavedQuery(checked, 0);
-      } catch (error) {
-        if (!(error instanceof AppError)) throw error;
-        faults[path] = describeFaults(error);
-      }
-      return checked;
-    },
-  };
+  return withRule(text(4000), (query) => {
+    try {
+      parseSavedQuery(query, 0);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      return describeFaults(error);
+    }
+  });
 }
 
 /** The faults of a query in one sentence: `sort: unknown parameter`. */

@@ -2,7 +2,15 @@ import { parseTime } from '../lib/rfc3339.js';
 import { freeform } from '../schema/fields/freeform.js';
 import { notTime, recordedTime, timestamp } from '../schema/fields/number.js';
 import { choice, identifierText, max_identifier_length, text } from '../schema/fields/text.js';
-import { computed, type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
+import {
+  computed,
+  type FieldType,
+  internal,
+  optional,
+  required,
+  withDefault,
+  withDocumentation,
+} from '../schema/fields.js';
 import { defineFilter, type Filter } from '../schema/filters.js';
 import type { ComputedMembers } from '../schema/projection.js';
 import { defineListed, type ListedType } from '../schema/resource.js';
@@ -63,17 +71,9 @@ function digest(): FieldType {
 }
 
 const deviceDocs = { about: 'Identifier of the device.', example: 'Pump@demo', references: 'devices' };
-/** The identifier of a stream: computed, so neither sorted nor filtered by. */
-function streamIdentifier(): FieldType {
-  return {
-    body: (value) => value,
-    stored: 'computed',
-    schema: { type: 'string', pattern: '^[0-9a-f]{64}@' },
-  };
-}
 
-/** The identifier of a stream (reference/streams.md#stream-identifiers). */
-export const streamIdentity = required(streamIdentifier(), {
+/** The identifier of a stream (reference/streams.md#stream-identifiers): computed, so neither sorted nor filtered by. */
+export const streamIdentity = required(internal('computed', { type: 'string', pattern: '^[0-9a-f]{64}@' }), {
   about: 'Identifier of the stream.',
   example: `${'01'.repeat(32)}@demo`,
 });

@@ -4,7 +4,7 @@ import { list } from '../schema/fields/list.js';
 import { flag, integer } from '../schema/fields/number.js';
 import { reference } from '../schema/fields/reference.js';
 import { choice, text, textMatching } from '../schema/fields/text.js';
-import { type FieldType, optional, required, type Values, withDefault } from '../schema/fields.js';
+import { type FieldType, internal, optional, required, type Values, withDefault } from '../schema/fields.js';
 import {
   buildMessages,
   defaultToStored,
@@ -62,9 +62,6 @@ function webhookSelector(): FieldType {
 const ancestorFilter = (resource: typeof project) =>
   reference(resource, `Only events of objects below this ${resource.name}.`);
 
-/** Written by the service only, and never shown. */
-const encrypted: FieldType = { ...text(1), stored: 'binary' };
-
 /** An address to which events of the account are sent (reference/webhooks.md#fields). */
 export const webhook = defineResource({
   name: 'webhook',
@@ -105,7 +102,7 @@ export const webhook = defineResource({
   },
   hidden: {
     /** The signing secrets (reference/webhooks.md#secrets). */
-    secret: optional(encrypted),
+    secret: optional(internal('binary')),
     key_id: optional(text(16)),
     /** Identifies the time from one enabling to the next. */
     run: required(text(36)),

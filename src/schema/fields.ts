@@ -133,6 +133,11 @@ export function computed(type: FieldType): FieldType {
   return { ...type, stored: 'computed' };
 }
 
+/** A value that only the service writes, so that it is not checked. */
+export function internal(stored: StorageKind = 'object', schema: Schema = {}): FieldType {
+  return { body: (value) => value, stored, schema };
+}
+
 /** The fields with the examples that `example` has for them. */
 export function withExamples(fields: Fields, example: Values): Fields {
   return Object.fromEntries(

@@ -1,7 +1,7 @@
 import type { FieldErrors } from '../errors.js';
 import { type Columns, columnsOf } from './columns.js';
 import { integer } from './fields/number.js';
-import { choice, text } from './fields/text.js';
+import { choice, text, withRule } from './fields/text.js';
 import { type FieldType, type Values, withDocumentation } from './fields.js';
 import { joinFilters } from './filters.js';
 import { max_next_length, type Position, parsePosition } from './keyset.js';
@@ -120,45 +120,27 @@ export const max = withDocumentation(integer({ min: 1 }), {
 /** The parameter `fields` of a list with these columns. */
 export function fieldsOf({ names, has }: Columns): FieldType {
   const hint = 'different fields of the type, separated by commas';
-  const type = text(max_fields_length);
-  return withDocumentation(
-    {
-      ...type,
-      query: (value, param, faults) => {
-        type.query?.(value, param, faults);
-        if (param in faults) return undefined;
-        const parts = value.split(',');
-        const unknown = parts.find((part) => !has(part));
-        if (unknown !== undefined) faults[param] = `must be ${hint}; unknown: ${unknown.slice(0, 100)}`;
-        else if (new Set(parts).size < parts.length) faults[param] = `must be ${hint}`;
-        else if (parts.length > max_fields) faults[param] = `must be at most ${max_fields}`;
-        return value;
-      },
-    },
-    {
-      about: 'Shows only these fields, in csv in this order; members of objects as networking.type.',
-      example: names.slice(0, 2).join(),
-    },
-  );
+  const type = withRule(text(max_fields_length), (value) => {
+    const parts = value.split(',');
+    const unknown = parts.find((part) => !has(part));
+    if (unknown !== undefined) return `must be ${hint}; unknown: ${unknown.slice(0, 100)}`;
+    if (new Set(parts).size < parts.length) return `must be ${hint}`;
+    return parts.length > max_fields ? `must be at most ${max_fields}` : undefined;
+  });
+  return withDocumentation(type, {
+    about: 'Shows only these fields, in csv in this order; members of objects as networking.type.',
+    example: names.slice(0, 2).join(),
+  });
 }
 
 function afterOf(listed: ListedType): FieldType {
-  const type = text(max_next_length);
-  return withDocumentation(
-    {
-      ...type,
-      query: (value, param, faults) => {
-        type.query?.(value, param, faults);
-        if (parsePosition(listed, value) === undefined) faults[param] ??= 'must be 0 or the value of a next';
-        return value;
-      },
-    },
-    {
-      about:
-        'Continues the list in the order of identifiers: 0, then the value of next. Not with sort, order or offset.',
-      example: '0',
-    },
+  const type = withRule(text(max_next_length), (value) =>
+    parsePosition(listed, value) === undefined ? 'must be 0 or the value of a next' : undefined,
   );
+  return withDocumentation(type, {
+    about: 'Continues the list in the order of identifiers: 0, then the value of next. Not with sort, order or offset.',
+    example: '0',
+  });
 }
 
 /** The query parameters of a list with its formats, fields and continuation (reference/lists.md#parameters). */

@@ -1,12 +1,12 @@
 import type { FieldErrors } from '../errors.js';
 import { flag, integer, recordedTime } from './fields/number.js';
-import { internalIds } from './fields/reference.js';
 import { identifier, identifierText, max_filter_id_developer_length, name, text } from './fields/text.js';
 import {
   type AncestorLevel,
   type Field,
   type Fields,
   type FieldType,
+  internal,
   optional,
   required,
   type Values,
@@ -292,7 +292,7 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     events: declaration.events ?? usualChanges,
     hidden: {
       ...hidden,
-      ...(ancestors.length > 0 && { ancestors: required(internalIds()) }),
+      ...(ancestors.length > 0 && { ancestors: required(internal('ids')) }),
       search_text: searchText,
     },
     filters: [...filters, ...byAncestors, bySearchText],

@@ -1,10 +1,18 @@
 import { isDeepStrictEqual } from 'node:util';
 import { freeform } from '../../schema/fields/freeform.js';
 import { integer, recordedTime, timestamp } from '../../schema/fields/number.js';
-import { isPlainObject, point } from '../../schema/fields/object.js';
-import { internalValue, parent, reference } from '../../schema/fields/reference.js';
+import { isPlainObject } from '../../schema/fields/object.js';
+import { parent, reference } from '../../schema/fields/reference.js';
 import { choice, exactText, name, text, textMatching } from '../../schema/fields/text.js';
-import { computed, type FieldType, optional, required, type Values, withDefault } from '../../schema/fields.js';
+import {
+  computed,
+  type FieldType,
+  internal,
+  optional,
+  required,
+  type Values,
+  withDefault,
+} from '../../schema/fields.js';
 import {
   buildMessages,
   defaultToStored,
@@ -132,14 +140,14 @@ export const device = defineResource({
   },
   requested: { latest, alarms: openAlarms },
   hidden: {
-    location: optional(point()),
+    location: optional(internal('point')),
     suffixed_paths: suffixedPaths,
     ...deadlineBounds,
     ...reportedState,
     /** When a condition of an alarm rule was found to be met: without it streams need not look alarms up. */
     condition_met_at: optional(timestamp()),
     /** Differs whenever data streams were stored or deleted (`src/objects/values/last-stream-cache.ts`). */
-    stream_revision: optional(internalValue()),
+    stream_revision: optional(internal()),
   },
   filters: [byStatus, byStreamKind, byAlarm, byConfig, withinRadius, ...networkingFilters, bySavedFilter],
   pathFilters: ['properties', 'latest'],

@@ -41,11 +41,6 @@ export function parseMembers(members: Fields, object: Values, prefix: string, fa
   return parsed;
 }
 
-/** A GeoJSON point; written by the service only. */
-export function point(): FieldType {
-  return { body: (value) => value, stored: 'point', schema: { type: 'object' } };
-}
-
 /** Reports whether a value is an object, and neither null nor an array. */
 export function isPlainObject(value: unknown): value is Values {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

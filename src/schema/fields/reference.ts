@@ -33,16 +33,6 @@ export function reference(resource: Target, about?: string, dependence: Dependen
   };
 }
 
-/** A hidden list of internal ids, which no client writes. */
-export function internalIds(): FieldType {
-  return { body: (value) => value, stored: 'ids', schema: { type: 'array' } };
-}
-
-/** A hidden value that no client writes. */
-export function internalValue(): FieldType {
-  return { body: (value) => value, stored: 'object', schema: {} };
-}
-
 /** An identifier in a body; a filter takes any text, which may match nothing (reference/lists.md#filters). */
 function identifierReference({ plural, readOnly }: Target, about: string, hasHint = true): FieldType {
   const { body, schema: hinted } = identifier();

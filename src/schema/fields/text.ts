@@ -95,13 +95,18 @@ export function name(): FieldType {
     description: '1 to 50 characters after trimming, none of them a control character, and one that can be seen.',
     pattern: buildNamePattern(),
   });
-  const check: FieldType['body'] = (value, path, faults) => {
+  return withRule(type, checkNameCharacters);
+}
+
+/** Adds a rule to a type of texts. @param check returns the fault of a text that breaks it */
+export function withRule(type: FieldType, check: (text: string) => string | undefined): FieldType {
+  const body: FieldType['body'] = (value, path, faults) => {
     const text = type.body(value, path, faults);
-    const fault = typeof text === 'string' ? checkNameCharacters(text) : undefined;
+    const fault = typeof text === 'string' ? check(text) : undefined;
     if (fault !== undefined) faults[path] = fault;
     return text;
   };
-  return { ...type, body: check, query: check };
+  return { ...type, body, query: body };
 }
 
 /** One of several words. */
