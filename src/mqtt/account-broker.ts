@@ -7,7 +7,7 @@ import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { createPublishHandler, type Routed } from './publish-handler.js';
 import { type ClaimedSession, openAccountSessions, type SessionRecord } from './sessions/account-sessions.js';
 import type { Delivery } from './sessions/delivery.js';
-import { createDeviceFeeds } from './sessions/device-feeds.js';
+import { DeviceFeeds } from './sessions/device-feeds.js';
 import { createFilterTree } from './sessions/filter-tree.js';
 import { createForwardRate } from './sessions/forward-rate.js';
 import { createForwardedDelivery } from './sessions/message-memory.js';
@@ -44,7 +44,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     now: clock,
     failed: (error) => rules.dropped({ account }, { drop: 'database', error }),
   });
-  const deviceFeeds = createDeviceFeeds(account, link);
+  const deviceFeeds = new DeviceFeeds(account, link);
   const live = new Set<Session>();
   const subscribers: Subscribers = createFilterTree();
   const onFull = (drop: 'queue_full' | 'retained_full', topic: string, client_id?: string) =>

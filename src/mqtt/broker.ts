@@ -18,7 +18,7 @@ import { reasons } from './connection/reasons.js';
 import { createHandshake } from './login/handshake.js';
 import { findGoneOwners, findWillPermissions } from './login/login.js';
 import type { Verify } from './login/passwords.js';
-import { createSessionAuthorizer } from './login/session-authorizer.js';
+import { SessionAuthorizer } from './login/session-authorizer.js';
 import type { Refusal } from './protocol/connect-packet.js';
 import { takeProxyHeader } from './protocol/proxy-header.js';
 import { createTcpServer } from './protocol/tcp-listener.js';
@@ -90,7 +90,7 @@ export async function startBroker(options: Options) {
   const stopped = new AbortController();
   // every message beyond the forward rate waits with it
   setMaxListeners(0, stopped.signal);
-  const authorizer = createSessionAuthorizer({ db, sessions, warn, clock });
+  const authorizer = new SessionAuthorizer({ db, sessions, warn, clock });
   const rules = createRules({ ...options, authorizer, warn });
   const writer = createStateWriter(db);
   const peers = startPeers({ db, warn, events: createPeerEvents() });

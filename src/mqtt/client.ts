@@ -17,7 +17,7 @@ import { PacketError, reasons } from './connection/reasons.js';
 import type { ConnectRequest } from './protocol/connect-packet.js';
 import type { HandlePublish } from './publish-handler.js';
 import { Delivery, type Origin } from './sessions/delivery.js';
-import { type DeviceFeed, openDeviceFeed } from './sessions/device-feed.js';
+import { DeviceFeed } from './sessions/device-feed.js';
 import type { DeviceFeeds } from './sessions/device-feeds.js';
 import type { DeviceLink } from './sessions/device-link.js';
 import type { Peers } from './sessions/peers.js';
@@ -215,12 +215,11 @@ export class Client implements Host<Origin> {
   private openFeed(): DeviceFeed {
     const { link, messageMemory, deviceFeeds, rules } = this.deps;
     const { load: loadCommand, wake } = deviceFeeds.commands;
-    const feed: DeviceFeed = openDeviceFeed({
+    return new DeviceFeed({
       ...{ link, session: this.session, messageMemory, loadCommand, failed: rules.failed },
       deliver: (message, match) => this.delivery.deliverStored(message, match),
-      wakeCommands: (device) => wake(device, { feed }),
+      wakeCommands: (device, feed) => wake(device, { feed }),
     });
-    return feed;
   }
 
   /** Ends the connection once the messages so far are stored, handed to the subscribers and acknowledged. */

@@ -31,16 +31,52 @@ interface Options {
   clock: () => number;
 }
 
-/** Keeps the permissions of sessions up to date. */
-export type SessionAuthorizer = ReturnType<typeof createSessionAuthorizer>;
+/** Keeps the permissions of all sessions of a process up to date. */
+export class SessionAuthorizer {
+  /** Reads the permissions of all sessions again; concurrent calls share a run. */
+  readonly recheck = coalesce(() => this.recheckAll());
 
-/** Creates the authorizer of all sessions of a process. */
-export function createSessionAuthorizer({ db, sessions, warn, clock }: Options) {
-  const isFresh = ({ checked }: Session) => performance.now() - checked < fresh_ms;
+  constructor(private readonly options: Options) {}
 
-  const topicsReadAt = ({ topics_read_at }: Session) => topics_read_at;
+  /** Reports whether the permissions of a session were read a moment ago. */
+  isFresh({ checked }: Session): boolean {
+    return performance.now() - checked < fresh_ms;
+  }
 
-  async function refreshAll(outdated: readonly Session[], readAt = topicsReadAt): Promise<void> {
+  /**
+   * Evaluates `test` on current permissions. One granted a moment ago counts at once: the database is asked before a
+   * refusal. With stale permissions (after an outage) all sessions are rechecked, because the receivers of a message
+   * need fresh ones too.
+   * @throws what the database throws
+   */
+  async allows(session: Session, test: (session: Session) => boolean): Promise<boolean> {
+    if (session.revoked) return false;
+    if (this.isFresh(session) && test(session)) return true;
+    await (this.isFresh(session) ? session.refresh() : this.recheck());
+    return !session.revoked && this.isFresh(session) && test(session);
+  }
+
+  /** Reads the permissions of one session again. */
+  async refresh(session: Session): Promise<void> {
+    await this.refreshAll([session]);
+  }
+
+  private async recheckAll(): Promise<void> {
+    const now = this.options.clock() / 1000;
+    const due: Session[] = [];
+    const devices: Session[] = [];
+    const keys: Session[] = [];
+    for (const session of this.options.sessions) {
+      if (areTopicsDue(session, now)) due.push(session);
+      else if (knownLoginOf(session) === undefined) keys.push(session);
+      else devices.push(session);
+    }
+    await this.refreshAll(due, () => 0);
+    await this.refreshAll([...keys, ...(await this.findChanged(devices))]);
+  }
+
+  private async refreshAll(outdated: readonly Session[], readAt = topicsReadAt): Promise<void> {
+    const { db, warn, clock } = this.options;
     const sessionsByOwner = groupBy(outdated, ({ owner }) => owner);
     for (const owners of splitIntoBatches([...sessionsByOwner.keys()], batch_size)) {
       const times = { checked: performance.now(), now: clock() / 1000 };
@@ -58,52 +94,21 @@ export function createSessionAuthorizer({ db, sessions, warn, clock }: Options) 
   }
 
   /** Finds the sessions of devices of which something may have changed; the others are fresh again. */
-  async function findChanged(devices: readonly Session[]): Promise<Session[]> {
+  private async findChanged(devices: readonly Session[]): Promise<Session[]> {
     const changed: Session[] = [];
     for (const batch of splitIntoBatches(devices, sum_size)) {
       const checked = performance.now();
       const logins = batch.flatMap((session) => knownLoginOf(session) ?? []);
-      const isUnchanged = await areUnchanged(db, logins, Math.min(...batch.map(topicsReadAt)));
+      const isUnchanged = await areUnchanged(this.options.db, logins, Math.min(...batch.map(topicsReadAt)));
       if (isUnchanged) for (const session of batch) session.checked = Math.max(session.checked, checked);
       else changed.push(...batch);
       await nextTurn();
     }
     return changed;
   }
-
-  const recheck = coalesce(async () => {
-    const now = clock() / 1000;
-    const due: Session[] = [];
-    const devices: Session[] = [];
-    const keys: Session[] = [];
-    for (const session of sessions) {
-      if (areTopicsDue(session, now)) due.push(session);
-      else if (knownLoginOf(session) === undefined) keys.push(session);
-      else devices.push(session);
-    }
-    await refreshAll(due, () => 0);
-    await refreshAll([...keys, ...(await findChanged(devices))]);
-  });
-
-  return {
-    isFresh,
-    /**
-     * Evaluates `test` on current permissions. One granted a moment ago counts at once: the database is asked before a refusal. With stale permissions
-     * (after an outage) all sessions are rechecked, because the receivers of a message need fresh ones too.
-     * @throws what the database throws
-     */
-    async allows(session: Session, test: (session: Session) => boolean): Promise<boolean> {
-      if (session.revoked) return false;
-      if (isFresh(session) && test(session)) return true;
-      await (isFresh(session) ? session.refresh() : recheck());
-      return !session.revoked && isFresh(session) && test(session);
-    },
-    /** Reads the permissions of one session again. */
-    refresh: (session: Session) => refreshAll([session]),
-    /** Reads the permissions of all sessions again. */
-    recheck,
-  };
 }
+
+const topicsReadAt = ({ topics_read_at }: Session) => topics_read_at;
 
 /** @param now epoch seconds */
 function areTopicsDue({ topics_read_at }: Session, now: number): boolean {

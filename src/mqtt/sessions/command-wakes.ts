@@ -25,7 +25,10 @@ const offers_per_turn = 500;
 const max_kept = 64;
 const kept_ms = 1000;
 
-/** Reads commands once for all feeds of an account. @param followersOf finds the feeds that follow the commands of a device */
+/** Reads commands once for all feeds of an account. */
+export type CommandWakes = ReturnType<typeof createCommandWakes>;
+
+/** Creates the reader of commands of an account. @param followersOf finds the feeds that follow the commands of a device */
 export function createCommandWakes(
   account: string,
   { findDevice, openCommands }: Pick<DeviceLink, 'findDevice' | 'openCommands'>,

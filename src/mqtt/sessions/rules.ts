@@ -68,7 +68,6 @@ export type Rules = ReturnType<typeof createRules>;
 /** Creates the rules of all sessions of a process. */
 export function createRules(options: RulesOptions) {
   const { db, ingest, link, metrics, clock, warn, authorizer } = options;
-  const { allows, isFresh } = authorizer;
   const mutex = createKeyedMutex();
   const inOrder = (session: Session, topic: string, publish: () => Promise<PublishResult>) =>
     parseDeviceTopic(topic) === undefined ? publish() : mutex(`${session.account} ${topic}`, publish);
@@ -89,7 +88,7 @@ export function createRules(options: RulesOptions) {
     try {
       if (hasTooManyLevels(message.topic))
         return { drop: 'invalid', field: 'topic', fault: 'must have at most 100 levels' };
-      if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
+      if (!(await authorizer.allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
         return { drop: 'not_allowed' };
       const published = await ingestMessage(session, message);
       if (!('drop' in published)) session.counts.messages++;
@@ -119,9 +118,9 @@ export function createRules(options: RulesOptions) {
       };
       const isGranted = (filter: string) => isServed(filter) && canSubscribe(session.permissions, filter);
       try {
-        await allows(session, () => filters.every(isGranted));
+        await authorizer.allows(session, () => filters.every(isGranted));
         return filters.map((filter) => {
-          if (!session.revoked && isFresh(session) && isGranted(filter)) return undefined;
+          if (!session.revoked && authorizer.isFresh(session) && isGranted(filter)) return undefined;
           refuseSubscription(session, filter, 'not allowed');
           return isFilter(filter) ? reasons.not_authorized : reasons.invalid_filter;
         });
@@ -131,7 +130,7 @@ export function createRules(options: RulesOptions) {
       }
     },
     refuseSubscription,
-    isFresh,
+    isFresh: (session: Session) => authorizer.isFresh(session),
     /** Counts and reports a message that is not stored, or not delivered to a session. */
     dropped(sender: Sender, dropped: Drop, sentTopic?: string): void {
       const { drop, field, fault, error } = dropped;
