@@ -1,5 +1,6 @@
 import { type Id, keyOfId } from '../db/ids.js';
 import { confirmReads } from '../db/raw-find.js';
+import { groupBy } from '../lib/group-by.js';
 import { runInParallel } from '../lib/parallel.js';
 import { awaitLater } from '../lib/promises.js';
 import { createTurns } from '../lib/turns.js';
@@ -162,25 +163,12 @@ async function planChanges(
 /** Finds the devices that rules cover, with their streams. */
 function groupByDevice(requests: readonly (readonly ReceivedStream[])[], rules: RuleSet): ReadonlyMap<string, Work> {
   const work = new Map<string, Work>();
-  const uncovered = new Set<string>();
   for (const streams of requests) {
-    const seen = new Map<string, ReceivedStream[]>();
-    for (const stream of streams) {
-      const { device } = stream;
-      const key = keyOfId(device._id);
-      const own = seen.get(key);
-      if (own !== undefined) own.push(stream);
-      if (own !== undefined || uncovered.has(key)) continue;
-      const coverage = work.get(key)?.coverage ?? rules.covering(device);
-      if (coverage.rules.length === 0) {
-        uncovered.add(key);
-        continue;
-      }
-      const first = [stream];
-      seen.set(key, first);
-      const each = work.get(key) ?? { device, coverage, requests: [] };
-      each.requests.push(first);
-      work.set(key, each);
+    for (const [key, own] of groupBy(streams, ({ device }) => keyOfId(device._id))) {
+      const { device } = own[0] as ReceivedStream;
+      const each = work.get(key) ?? { device, coverage: rules.covering(device), requests: [] };
+      each.requests.push(own);
+      if (each.coverage.rules.length > 0) work.set(key, each);
     }
   }
   return work;

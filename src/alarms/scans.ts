@@ -4,6 +4,7 @@ import { createDueRunner } from '../db/due-work.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { findMany, findOne } from '../db/raw-find.js';
+import { groupBy } from '../lib/group-by.js';
 import { alarmscan, device } from '../resources/index.js';
 import { deviceProjection, toWatched, type WatchedDevice } from './devices.js';
 import { scheduleNextDue } from './due-devices.js';
@@ -93,11 +94,9 @@ export function startAlarmScans(deps: ReviewDeps & { log: Log }): LeasedJob {
 async function runScans(deps: ReviewDeps, scans: readonly Scan[]): Promise<boolean> {
   const end = performance.now() + piece_ms;
   let isMore = false;
-  const groups = new Map<string, Scan[]>();
-  for (const scan of scans) {
-    const key = [scan.kind, scan.step, scan.after, scan.targets.length === 1 ? '' : scan._id].join();
-    groups.set(key, [...(groups.get(key) ?? []), scan]);
-  }
+  const groups = groupBy(scans, ({ _id, kind, step, after, targets }) =>
+    [kind, step, after, targets.length === 1 ? '' : _id].join(),
+  );
   for (const [first, ...others] of groups.values()) {
     if (first === undefined || performance.now() > end) return true;
     const group = [first, ...others];

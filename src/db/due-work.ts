@@ -1,3 +1,4 @@
+import { groupBy } from '../lib/group-by.js';
 import { runInParallel } from '../lib/parallel.js';
 import type { Collection, Database, Log } from './database.js';
 import { findMany } from './raw-find.js';
@@ -54,12 +55,7 @@ export function createDueRunner<Due extends DueDocument>(work: DueWork<Due>): (n
     const filter = { due_at: { $lte: now }, ...(served.length > 0 && { [account]: { $nin: served } }) };
     const options = { sort: { due_at: 1 }, limit: max_found } as const;
     const found = (await findMany(open(), filter as object, options)) as unknown as Due[];
-    const queues = new Map<unknown, Due[]>();
-    for (const due of found) {
-      const queue = queues.get(due[account]) ?? [];
-      queues.set(due[account], queue);
-      queue.push(due);
-    }
+    const queues = groupBy(found, (due): unknown => due[account]);
     isMore = served.length > 0 || found.length === max_found;
     served = found.length === max_found ? [...served, ...queues.keys()] : [];
     await runInParallel(takePieces([...queues.values()], piece_size), max_concurrent, async (piece) => {

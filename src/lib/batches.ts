@@ -21,17 +21,18 @@ export async function* readInBatches<Item>(
 /** Bytes that the driver serializes in one turn of the event loop; this much, all in short values, takes about 40 ms. */
 export const max_batch_bytes = 512 * 1024;
 
-/** Splits a list into parts of at most `size`, and of 512 KiB or one item if `bytesOf` counts the bytes of each. */
+/** Splits a list into parts of at most `size`, and of `max_bytes` or one item if `bytesOf` counts the bytes of each. */
 export function* splitIntoBatches<Item>(
   items: readonly Item[],
   size: number,
   bytesOf: (item: Item) => number = () => 0,
+  max_bytes = max_batch_bytes,
 ): Generator<readonly Item[]> {
   let from = 0;
   let bytes = 0;
   for (const [index, item] of items.entries()) {
     const added = bytesOf(item);
-    if (index > from && (index - from === size || bytes + added > max_batch_bytes)) {
+    if (index > from && (index - from === size || bytes + added > max_bytes)) {
       yield items.slice(from, index);
       from = index;
       bytes = 0;

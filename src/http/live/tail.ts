@@ -1,6 +1,8 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { ChangeHistoryLost } from '../../db/change-stream.js';
 import type { Log } from '../../db/database.js';
+import { splitIntoBatches } from '../../lib/batches.js';
+import { groupBy } from '../../lib/group-by.js';
 import { awaitLater } from '../../lib/promises.js';
 
 /** An entry of a feed, which all its readers share. */
@@ -129,8 +131,8 @@ export function createTail<Entry extends FeedEntry>({ open, prepare, log }: Tail
   }
 
   async function handOver(entries: readonly Entry[]): Promise<void> {
-    for (const slice of toSlices(entries)) {
-      for (const [account, ofAccount] of slice)
+    for (const slice of splitIntoBatches(entries, slice_length, (entry) => entry.size_bytes, slice_bytes)) {
+      for (const [account, ofAccount] of groupBy(slice, (entry) => entry.account))
         for (const subscriber of subscribers.get(account) ?? []) subscriber.receive(ofAccount);
       await nextTurn();
     }
@@ -165,20 +167,4 @@ export function createTail<Entry extends FeedEntry>({ open, prepare, log }: Tail
       await running;
     },
   };
-}
-
-/** Groups the entries of each slice by account, in their order. */
-function* toSlices<Entry extends FeedEntry>(entries: readonly Entry[]): Generator<ReadonlyMap<string, Entry[]>> {
-  let slice = new Map<string, Entry[]>();
-  let [length, size_bytes] = [0, 0];
-  for (const entry of entries) {
-    slice.set(entry.account, [...(slice.get(entry.account) ?? []), entry]);
-    length++;
-    size_bytes += entry.size_bytes;
-    if (length < slice_length && size_bytes < slice_bytes) continue;
-    yield slice;
-    slice = new Map();
-    [length, size_bytes] = [0, 0];
-  }
-  if (length > 0) yield slice;
 }

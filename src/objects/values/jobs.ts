@@ -8,6 +8,7 @@ import { type LeasedJob, startPeriodicJob, type Turn } from '../../db/leased-job
 import { findMany } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
 import { readInBatches, splitIntoBatches } from '../../lib/batches.js';
+import { groupBy } from '../../lib/group-by.js';
 import { device } from '../../resources/index.js';
 import { findLastValues, findNextTimes } from './last-values.js';
 import { type MeasuredPath, measuredPathsOf, removeUnusedPaths } from './measured-paths.js';
@@ -76,8 +77,7 @@ async function refreshByIds(
     const projection = { account: 1, id_developer: 1 };
     const all = db.collection<StoredObject>(device.plural);
     const devices = await findMany(all, { _id: { $in: piece } }, { projection });
-    for (const account of new Set(devices.map((each) => each.account))) {
-      const own = devices.filter((each) => each.account === account);
+    for (const [account, own] of groupBy(devices, (each) => each.account)) {
       const measured = await findMany(measuredPathsOf(db), { account });
       for (const [key, at] of await refreshPiece(db, own, measured, now)) next.set(key, at);
     }
