@@ -121,6 +121,19 @@ async function awaitResponse(
   }
 }
 
+/** Reads the body of a response. @returns undefined if it is longer: its connection is closed */
+export async function readBody(body: AsyncIterable<Buffer>, max_bytes: number): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let left_bytes = max_bytes;
+  for await (const chunk of body) {
+    left_bytes -= chunk.length;
+    // leaving the loop closes the connection
+    if (left_bytes < 0) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
 /** Converts an error of a connection. */
 export function toEgressFault(error: unknown, signal: AbortSignal): EgressFault {
   if (error instanceof EgressFault) return error;

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { type Network, openNetwork, toEgressFault } from '../egress/network.js';
+import { type Network, openNetwork, readBody, toEgressFault } from '../egress/network.js';
 import { MissingFault, StorageFault, type StorageLimits } from './limits.js';
 
 /** Opens the way out to storage servers, whose every failure is a StorageFault. */
@@ -41,14 +41,9 @@ const max_text_bytes = 8 * 1024 * 1024;
 
 /** Reads the whole body of a response as text. @throws StorageFault */
 export async function readResponseText(response: IncomingMessage, limits: StorageLimits): Promise<string> {
-  const chunks: Buffer[] = [];
-  let left_bytes = max_text_bytes;
-  for await (const chunk of readResponse(response, limits)) {
-    left_bytes -= chunk.length;
-    if (left_bytes < 0) throw createTooLongFault();
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString();
+  const body = await readBody(readResponse(response, limits), max_text_bytes);
+  if (body === undefined) throw createTooLongFault();
+  return body.toString();
 }
 
 const max_drained_bytes = 64 * 1024;

@@ -1,7 +1,7 @@
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTVerifyGetKey } from 'jose';
 import type { Log } from '../db/database.js';
 import { isSecureAddress } from '../egress/addresses.js';
-import { type Network, openNetwork } from '../egress/network.js';
+import { type Network, openNetwork, readBody } from '../egress/network.js';
 import { createResolver } from '../egress/resolver.js';
 import { AppError } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
@@ -105,16 +105,10 @@ async function readJson(network: Network, url: string, signal: AbortSignal): Pro
   const headers = { Accept: 'application/json', 'User-Agent': 'device-platform' };
   // the operator chose the address: it belongs to no account
   const response = await network.send(new URL(url), { account: '', method: 'GET', headers, signal });
-  const chunks: Buffer[] = [];
-  let left_bytes = max_document_bytes;
-  // leaving the loop closes the connection
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    left_bytes -= chunk.length;
-    if (left_bytes < 0) throw new Error(`${url} answers with too much`);
-    chunks.push(chunk);
-  }
+  const body = await readBody(response, max_document_bytes);
+  if (body === undefined) throw new Error(`${url} answers with too much`);
   if (response.statusCode !== 200) throw new Error(`${url} answered with status ${response.statusCode}`);
-  const document: unknown = JSON.parse(Buffer.concat(chunks).toString());
+  const document: unknown = JSON.parse(body.toString());
   if (!isPlainObject(document)) throw new Error(`${url} is no JSON object`);
   return document;
 }

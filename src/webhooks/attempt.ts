@@ -1,7 +1,6 @@
-import type { IncomingMessage } from 'node:http';
 import mongoose from 'mongoose';
 import { Webhook } from 'standardwebhooks';
-import { type Network, toEgressFault } from '../egress/network.js';
+import { type Network, readBody, toEgressFault } from '../egress/network.js';
 import type { IsSelectedByFilter } from '../events/device-filter.js';
 import { parseMailto } from '../lib/mail-addresses.js';
 import { runWithTimeLimit } from '../lib/time-limit.js';
@@ -119,7 +118,8 @@ async function exchange(network: Network, url: URL, request: Parameters<Network[
   try {
     const response = await network.send(url, request);
     status = response.statusCode ?? 0;
-    await drain(response);
+    // to its end, so that its connection can be used again, or up to the limit
+    await readBody(response, max_answer_bytes);
   } catch (error) {
     if (status === undefined) {
       const { message, status: refused } = toEgressFault(error, request.signal);
@@ -129,14 +129,4 @@ async function exchange(network: Network, url: URL, request: Parameters<Network[
     if (!request.signal.aborted) return { status, error: 'broke off its answer' };
   }
   return status >= 200 && status < 300 ? { status } : { status, error: `answered with status ${status}` };
-}
-
-/** Reads an answer to its end, so that its connection can be used again, or up to the limit. */
-async function drain(response: IncomingMessage): Promise<void> {
-  let left_bytes = max_answer_bytes;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    left_bytes -= chunk.length;
-    // leaving the loop closes the connection
-    if (left_bytes < 0) return;
-  }
 }

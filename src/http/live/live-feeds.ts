@@ -1,5 +1,6 @@
 import type { Database, JobDeps } from '../../db/database.js';
 import { AppError } from '../../errors.js';
+import { coalesce } from '../../lib/coalesce.js';
 import { createShares } from '../../lib/shares.js';
 import { findValidKeys, type Principal } from '../../objects/api-keys.js';
 
@@ -53,18 +54,12 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps) {
   });
   const admitted = new Set<Admitted>();
   let keyCheck: NodeJS.Timeout | undefined;
-  let isChecking = false;
   let isStopped = false;
-
-  function checkKeys(): void {
-    if (isChecking) return;
-    isChecking = true;
-    endRevoked(db, admitted, clock() / 1000)
-      .finally(() => {
-        isChecking = false;
-      })
-      .catch((error: unknown) => log.debug?.({ err: error }, 'keys of live feeds could not be checked'));
-  }
+  const checkKeys = coalesce(() =>
+    endRevoked(db, admitted, clock() / 1000).catch((error: unknown) =>
+      log.debug?.({ err: error }, 'keys of live feeds could not be checked'),
+    ),
+  );
 
   function reportCount(kind: FeedKind): void {
     metrics.connections(kind, [...admitted].filter((connection) => connection.kind === kind).length);
