@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatClusterTime, readClusterTime } from '../db/change-stream.js';
 import type { Database, Log } from '../db/database.js';
 import type { FeedQuery, FeedSource, LogReader } from '../http/live/feed.js';
 import { formatFrame } from '../http/live/frames.js';
@@ -10,7 +9,7 @@ import { event } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import { getNumber, getString } from '../serialize/bson.js';
 import { projectionOf } from '../serialize/projections.js';
-import { findEventsAfter, findLastEventId } from './store.js';
+import { findEventsAfter, findLastEventId, readCurrentEventId } from './store.js';
 
 /** An event as live feeds hand it out. */
 export interface EventEntry extends FeedEntry {
@@ -29,8 +28,6 @@ export type EventFeedSource = FeedSource<EventEntry, EventQuery>;
 
 const period_ms = 250;
 const page_length = 250;
-/** Sorts behind the numbers of all events of one moment. */
-const last_ordinal = 'zz';
 /** The fields beside `at` that filters compare. */
 const comparedTexts = ['type', 'resource', 'id_developer', 'user', ...ancestorFields];
 const projection = projectionOf(event, 'list');
@@ -39,7 +36,7 @@ const projection = projectionOf(event, 'list');
 export function createEventSource(db: Database, log: Log): EventFeedSource {
   return {
     tail: createTail({ log, open: async (from) => openReader(db, from?.id ?? (await findLastEventId(db))) }),
-    findCurrentId: async () => formatClusterTime(await readClusterTime(db)) + last_ordinal,
+    findCurrentId: () => readCurrentEventId(db),
     openLog: async (query, after) => openEventLog(db, query, after),
   };
 }

@@ -1,5 +1,5 @@
 import mongoose, { type mongo } from 'mongoose';
-import { formatClusterTime } from '../db/change-stream.js';
+import { formatClusterTime, readClusterTime } from '../db/change-stream.js';
 import { type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
@@ -55,6 +55,14 @@ export async function findLastEventId(db: DatabaseAccess): Promise<string> {
   const options = { sort: { _id: -1 }, projection: { _id: 1 }, readConcern: { level: 'majority' } } as const;
   const last = await findOne(eventsOf(db), {}, options);
   return last?._id ?? '';
+}
+
+/** Sorts behind the counts of all events of one time. */
+const last_count = 'zz';
+
+/** Reads an id behind those of all changes acknowledged so far, written or not, and before those of later ones. */
+export async function readCurrentEventId(db: DatabaseAccess): Promise<string> {
+  return formatClusterTime(await readClusterTime(db)) + last_count;
 }
 
 /** @returns an event of the account, undefined if the log does not have it, or no more */

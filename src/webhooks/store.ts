@@ -5,7 +5,7 @@ import { insertIntoFreeSlot } from '../db/free-slot.js';
 import type { Id } from '../db/ids.js';
 import { findMany, findOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
-import { findLastEventId } from '../events/store.js';
+import { readCurrentEventId } from '../events/store.js';
 import type { OperationContext } from '../objects/context.js';
 import { createResource } from '../objects/write/create.js';
 import { formatLastChange } from '../objects/write/last-change.js';
@@ -39,7 +39,7 @@ const webhooksOf = (db: Database): Collection<StoredWebhook & { slot: number }> 
 
 /** @returns the hidden fields of a webhook that begins to be sent events now */
 async function beginRun(db: Database): Promise<Values> {
-  return { run: randomUUID(), log_from: await findLastEventId(db) };
+  return { run: randomUUID(), log_from: await readCurrentEventId(db) };
 }
 
 /**
