@@ -55,11 +55,11 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps) {
   const admitted = new Set<Admitted>();
   let keyCheck: NodeJS.Timeout | undefined;
   let isStopped = false;
-  const checkKeys = coalesce(() =>
-    endRevoked(db, admitted, clock() / 1000).catch((error: unknown) =>
+  const endUnentitled = coalesce(() => endRevoked(db, admitted, clock() / 1000));
+  const checkKeys = () =>
+    void endUnentitled().catch((error: unknown) =>
       log.debug?.({ err: error }, 'keys of live feeds could not be checked'),
-    ),
-  );
+    );
 
   function reportCount(kind: FeedKind): void {
     metrics.connections(kind, [...admitted].filter((connection) => connection.kind === kind).length);
