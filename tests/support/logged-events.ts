@@ -1,5 +1,6 @@
+import type { mongo } from 'mongoose';
 import { formatClusterTime, readClusterTime } from '../../src/db/change-stream.js';
-import { appendEvents } from '../../src/events/store.js';
+import { appendEvents, writeEventId } from '../../src/events/store.js';
 import type { StoredEvent } from '../../src/resources/event.js';
 import { waitFor } from './process.js';
 import type { Api, TestService } from './service.js';
@@ -28,9 +29,7 @@ export function createAppender(ctx: { service: Pick<TestService, 'db'> }) {
   let count = 0;
   return async (...events: Partial<StoredEvent>[]): Promise<StoredEvent[]> => {
     const { db } = ctx.service;
-    // a change, as behind every event
-    await db.collection('changes').insertOne({ _id: db.newId() });
-    const time = formatClusterTime(await readClusterTime(db));
+    const time = formatClusterTime(await readTimeOfChange(db));
     const stored = events.map((event, at): StoredEvent => {
       const type = event.type ?? 'device.updated';
       const [resource = ''] = type.split('.');
@@ -46,15 +45,21 @@ export function createAppender(ctx: { service: Pick<TestService, 'db'> }) {
   };
 }
 
-/** Writes events of an account to the log, with ids that ascend from `from` on. @returns the ids */
+/** Makes a change, as behind every event. @returns its time, at most */
+export async function readTimeOfChange(db: TestService['db']) {
+  await db.collection('changes').insertOne({ _id: db.newId() });
+  return readClusterTime(db);
+}
+
+/** Writes events of an account to the log, with ids of `time`, or that ascend from `from` on. @returns the ids */
 export async function logEvents(
   { db }: Pick<TestService, 'db'>,
   events: readonly Partial<StoredEvent>[],
-  { account = 'acme', from = 1 }: { account?: string; from?: number } = {},
+  { account = 'acme', from = 1, time }: { account?: string; from?: number; time?: mongo.Timestamp } = {},
 ): Promise<string[]> {
   const stored = events.map(
     (event, index): StoredEvent => ({
-      _id: buildEventId(from + index),
+      _id: time === undefined ? buildEventId(from + index) : writeEventId(time, index),
       account,
       type: 'device.created',
       at: 1_700_000_000.123,

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { Webhook } from 'standardwebhooks';
 import { useTestService } from '../../support/expect-status.js';
 import { collectGarbage } from '../../support/garbage.js';
-import { logEvents } from '../../support/logged-events.js';
+import { logEvents, readTimeOfChange } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
 import { answerWith, type Receiver, startReceiver } from '../../support/receiver.js';
 import { pathOf } from '../../support/service.js';
@@ -15,7 +15,7 @@ const ctx = await useTestService({
   log: { info: note, warn: note, error: note },
 });
 let number = 0;
-/** Ids of events ascend over all tests of the file. */
+/** Numbers the objects of events over all tests of the file. */
 let nextEvent = 1;
 const receivers: Receiver[] = [];
 
@@ -40,7 +40,7 @@ async function createHook(url: string, fields: object = {}): Promise<{ path: str
 }
 
 async function log(...events: Parameters<typeof logEvents>[1]): Promise<string[]> {
-  const ids = await logEvents(ctx.service, events, { from: nextEvent });
+  const ids = await logEvents(ctx.service, events, { from: nextEvent, time: await readTimeOfChange(ctx.service.db) });
   nextEvent += events.length;
   return ids;
 }
