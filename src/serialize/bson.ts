@@ -86,13 +86,13 @@ export interface BsonElement {
   end: number;
 }
 
-/** Finds the element `name`, an ASCII key, in the document at `at`. */
+/** Finds the element `name`, a key decoded as Latin-1, in the document at `at`. */
 export function findElement(source: Buffer, at: number, name: string): BsonElement | undefined {
   let i = at + 4;
   for (let type = source[i]; type; type = source[i]) {
     const keyEnd = endOfKey(source, i + 1);
     const end = endOfValue(source, type, keyEnd + 1);
-    if (isAsciiKey(name, source, i + 1, keyEnd)) return { type, start: keyEnd + 1, end };
+    if (isLatinKey(name, source, i + 1, keyEnd)) return { type, start: keyEnd + 1, end };
     i = end;
   }
   return undefined;
@@ -134,7 +134,7 @@ export function hashKey(source: Uint8Array, start: number, end: number): number 
   return start === end ? 0 : ((end - start) * 5 + (source[start] as number) * 3 + (source[end - 1] as number)) & 255;
 }
 
-function isAsciiKey(key: string, source: Buffer, start: number, end: number): boolean {
+function isLatinKey(key: string, source: Buffer, start: number, end: number): boolean {
   if (key.length !== end - start) return false;
   for (let i = 0; i < key.length; i++) if (key.charCodeAt(i) !== source[start + i]) return false;
   return true;

@@ -1,5 +1,5 @@
 import type { DataPath, PathStep } from '../schema/data-path.js';
-import { bsonType, endOfKey, endOfValue } from './bson.js';
+import { type BsonElement, bsonType, endOfKey, endOfValue, findAtKeys } from './bson.js';
 import { buildDocument } from './selection.js';
 
 /** Paths as a tree over their steps. */
@@ -108,22 +108,10 @@ function findPart(paths: PathTree, head: Buffer, index: number | undefined): Pat
 
 /** Finds the value at a path of a BSON document. */
 export function findAtPath(bson: Buffer, { steps }: DataPath): { type: number; value: Buffer } | undefined {
-  let found: { type: number; value: Buffer } | undefined = { type: bsonType.document, value: bson };
-  for (const step of steps) {
-    found = found && findMember(found.value, found.type, step);
-    if (found === undefined) return undefined;
+  let found: BsonElement | undefined = { type: bsonType.document, start: 0, end: bson.length };
+  for (const { key, index } of steps) {
+    if (found?.type === bsonType.array && index === undefined) return undefined;
+    found = findAtKeys(bson, found, [Buffer.from(key).toString('latin1')]);
   }
-  return found;
-}
-
-function findMember(source: Buffer, container: number, { key, index }: PathStep) {
-  if (container !== bsonType.document && (container !== bsonType.array || index === undefined)) return undefined;
-  let i = 4;
-  for (let type = source[i]; type; type = source[i]) {
-    const keyEnd = endOfKey(source, i + 1);
-    const end = endOfValue(source, type, keyEnd + 1);
-    if (source.toString('utf8', i + 1, keyEnd) === key) return { type, value: source.subarray(keyEnd + 1, end) };
-    i = end;
-  }
-  return undefined;
+  return found && { type: found.type, value: bson.subarray(found.start, found.end) };
 }
