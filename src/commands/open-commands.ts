@@ -1,10 +1,10 @@
 import { createLookup, type LookUp } from '../db/batching/lookup.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import { type Id, keyOfId } from '../db/ids.js';
-import { findRaw } from '../db/raw-find.js';
-import { command } from '../resources/index.js';
+import type { RawQuery } from '../db/raw-find.js';
+import { groupBy } from '../lib/group-by.js';
 import { getId } from '../serialize/bson.js';
-import { type CommandRef, isOpen, toDelivered, toRef } from './store.js';
+import { type CommandRef, readOpenCommands, toDelivered, toRef } from './store.js';
 
 interface AccountKey {
   account: string;
@@ -28,32 +28,17 @@ const max_commands = 32;
 export function createOpenCommands(db: Database, clock: () => number): OpenCommands {
   const accountOf = ({ account }: AccountKey) => account;
   const keyOf = ({ _id }: AccountKey) => keyOfId(_id);
-  const isDeliverable = () => ({ ...isOpen, expires_at: { $gt: Math.floor(clock() / 1000) } });
   const idsOf = (keys: readonly AccountKey[]) => ({ $in: keys.map(({ _id }) => _id) });
-  // without a snapshot a scan that pauses can see a later command, and miss an earlier one in a slot that it has passed
-  const find = (filter: object, projection?: object) =>
-    findRaw(db.collection(command.plural), {
-      filter: { ...filter, ...isDeliverable() },
-      ...(projection !== undefined && { projection }),
-      readConcern: { level: 'snapshot' },
-      maxTimeMS: read_limit_ms,
-    }).batches;
+  const read = (query: RawQuery) => readOpenCommands(db, clock() / 1000, query);
 
   const findRefs = createLookup<AccountKey, readonly CommandRef[]>({
     async fetch(devices) {
-      const refs = new Map<string, CommandRef[]>();
-      for await (const batch of find({ parent: idsOf(devices) }, { parent: 1, id: 1, name: 1 })) {
-        for (const bson of batch) {
-          const device = keyOfId(getId(bson, 'parent'));
-          refs.set(device, [...(refs.get(device) ?? []), toRef(bson)]);
-        }
-      }
-      for (const [device, open] of refs)
-        refs.set(
-          device,
-          open.toSorted((first, other) => (first.id < other.id ? -1 : 1)),
-        );
-      return refs;
+      const found: { device: string; ref: CommandRef }[] = [];
+      for await (const batch of read({ filter: { parent: idsOf(devices) }, projection: { parent: 1, id: 1, name: 1 } }))
+        found.push(...batch.map((bson) => ({ device: keyOfId(getId(bson, 'parent')), ref: toRef(bson) })));
+      found.sort((first, other) => (first.ref.id < other.ref.id ? -1 : 1));
+      const byDevice = groupBy(found, ({ device }) => device);
+      return new Map([...byDevice].map(([device, open]) => [device, open.map(({ ref }) => ref)]));
     },
     keyOf,
     maxBatchSize: max_devices,
@@ -62,7 +47,7 @@ export function createOpenCommands(db: Database, clock: () => number): OpenComma
   const loadJson = createLookup<AccountKey, string>({
     async fetch(commands) {
       const loaded = new Map<string, string>();
-      for await (const batch of find({ _id: idsOf(commands) })) {
+      for await (const batch of read({ filter: { _id: idsOf(commands) } })) {
         for (const { ref, json } of batch.map(toDelivered)) loaded.set(keyOfId(ref._id), json);
       }
       return loaded;

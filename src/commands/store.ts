@@ -3,7 +3,7 @@ import { type Collection, type Database, read_limit_ms, type StoredDocument } fr
 import { insertIntoFreeSlot } from '../db/free-slot.js';
 import { type Id, placeBehind } from '../db/ids.js';
 import { OpaqueJson, toDriverValues } from '../db/opaque-json.js';
-import { findRaw, showOne } from '../db/raw-find.js';
+import { findRaw, type RawQuery, showOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
@@ -136,14 +136,23 @@ export interface DeliveredCommand {
   json: string;
 }
 
+/** Reads the open commands that match and have not expired. @param now epoch seconds */
+export function readOpenCommands(
+  db: Database,
+  now: number,
+  { filter, ...query }: RawQuery,
+): AsyncGenerator<readonly Bson[]> {
+  const isDeliverable = { ...isOpen, expires_at: { $gt: Math.floor(now) } };
+  // without a snapshot a scan that pauses can see a later command, and miss an earlier one in a slot that it has passed
+  const limits = { readConcern: { level: 'snapshot' }, maxTimeMS: read_limit_ms } as const;
+  return findRaw(db.collection(command.plural), { ...query, ...limits, filter: { ...filter, ...isDeliverable } })
+    .batches;
+}
+
 /** Finds the open commands of a device that have not expired, oldest first. @param now epoch seconds */
 export async function findOpenCommands(db: Database, parent: Id, now: number): Promise<DeliveredCommand[]> {
-  const filter = { parent, ...isOpen, expires_at: { $gt: now } };
-  // without a snapshot a scan that pauses can see a later command, and miss an earlier one in a slot that it has passed
-  const query = { filter, readConcern: { level: 'snapshot' }, maxTimeMS: read_limit_ms } as const;
   const commands: DeliveredCommand[] = [];
-  for await (const batch of findRaw(db.collection(command.plural), query).batches)
-    commands.push(...batch.map(toDelivered));
+  for await (const batch of readOpenCommands(db, now, { filter: { parent } })) commands.push(...batch.map(toDelivered));
   return commands.toSorted((first, other) => (first.ref.id < other.ref.id ? -1 : 1));
 }
 
