@@ -9,7 +9,7 @@ import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
 import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { insertUnderParent } from '../objects/tree/removed-nodes.js';
-import { formatLastChange } from '../objects/write/last-change.js';
+import { formatLastChange, type TimedAuthor } from '../objects/write/last-change.js';
 import { type CommandStatus, commandOrigins, type LaterStatus } from '../resources/command.js';
 import { command, device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
@@ -30,13 +30,6 @@ export interface StoredCommand extends StoredDocument {
 
 /** The part of a command that its events name. */
 export type CommandRef = Pick<StoredCommand, '_id' | 'id' | 'name'>;
-
-export interface CommandAuthor {
-  user?: string | undefined;
-  request_id?: string | undefined;
-  /** Whole epoch seconds. */
-  now: number;
-}
 
 /** Limits the open commands of a device: each takes one of 100 slots, and no two take the same one. */
 export const commandSlots = {
@@ -175,7 +168,7 @@ export function toDelivered(bson: Bson): DeliveredCommand {
 function buildTransition(
   { _id, id, name }: CommandRef,
   status: LaterStatus,
-  { user, request_id, now }: CommandAuthor,
+  { user, request_id, now }: TimedAuthor,
   result?: unknown,
 ) {
   const event = { type: `command.${status}`, user, request_id, data: { id, name } };
@@ -198,7 +191,7 @@ export async function applyTransitions(
   db: Database,
   commands: readonly CommandRef[],
   status: LaterStatus,
-  author: CommandAuthor,
+  author: TimedAuthor,
 ): Promise<number> {
   if (commands.length === 0) return 0;
   const writes = commands.map((each) => ({ updateOne: buildTransition(each, status, author) }));
@@ -210,7 +203,7 @@ export async function finishCommand(
   db: Database,
   stored: CommandRef,
   { status, result }: { status: Exclude<LaterStatus, 'sent'>; result?: unknown },
-  author: CommandAuthor,
+  author: TimedAuthor,
 ): Promise<boolean> {
   const { filter, update } = buildTransition(stored, status, author, result);
   if ((await commandsOf(db).updateOne(filter, update)).modifiedCount === 1) return true;

@@ -1,5 +1,5 @@
 import { AppError } from '../errors.js';
-import type { NamedEvent } from '../objects/write/last-change.js';
+import type { NamedEvent, TimedAuthor } from '../objects/write/last-change.js';
 import { parseDataPath, readPath } from '../schema/data-path.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
@@ -34,13 +34,6 @@ export interface ChangedState {
   deployed: readonly ConfigVersion[];
 }
 
-export interface Author {
-  user?: string | undefined;
-  request_id?: string | undefined;
-  /** Epoch seconds. */
-  now: number;
-}
-
 /** The state of a device of which nothing is stored. */
 export const emptyState: DeviceState = {
   desired: {},
@@ -57,7 +50,7 @@ export const emptyState: DeviceState = {
 export function mergeDesired(
   state: DeviceState,
   patch: Values,
-  { user, request_id, now }: Author,
+  { user, request_id, now }: TimedAuthor,
   acceptedVersions: readonly number[] | undefined,
 ): ChangedState {
   const desired = mergePatch(state.desired, patch);
@@ -113,7 +106,7 @@ function withoutFormerErrors(patch: Values): Values {
 }
 
 /** Merges a patch into `reported`. @throws AppError invalid (4003) */
-export function mergeReported(state: DeviceState, patch: Values, author: Author): ChangedState {
+export function mergeReported(state: DeviceState, patch: Values, author: TimedAuthor): ChangedState {
   const reported = mergePatch(state.reported, withoutFormerErrors(patch));
   checkSide('reported', reported);
   const outcomes = new Map(state.outcomes);
@@ -154,7 +147,7 @@ export function selectConfig(
   state: DeviceState,
   name: string,
   config: DesiredConfig | undefined,
-  { user, request_id, now }: Author,
+  { user, request_id, now }: TimedAuthor,
 ): ChangedState {
   const entry = Object.assign(Object.create(null) as Values, { [name]: config === undefined ? null : { ...config } });
   const desired = mergePatch(state.desired, { [configsMember]: entry });

@@ -1,5 +1,5 @@
 import { type ClusteredDocument, readRanges } from '../db/clustered.js';
-import type { Database, Log, StoredObject } from '../db/database.js';
+import type { Database, JobDeps, StoredObject } from '../db/database.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import { createDueRunner } from '../db/due-work.js';
 import { type Id, keyOfId } from '../db/ids.js';
@@ -31,11 +31,7 @@ export interface SummaryMetrics {
   summarized(count: number): void;
 }
 
-interface Deps {
-  db: Database;
-  log: Log;
-  /** Epoch milliseconds. */
-  clock: () => number;
+interface Deps extends JobDeps {
   metrics: SummaryMetrics;
 }
 

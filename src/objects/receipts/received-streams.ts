@@ -1,12 +1,10 @@
 import type { ClusterKey } from '../../db/clustered.js';
 import type { Id } from '../../db/ids.js';
 import type { OpaqueJson } from '../../db/opaque-json.js';
+import type { StreamingDevice } from '../values/stream-values.js';
 
 /** A device that has sent streams, as it was when they were accepted. */
-export interface SendingDevice {
-  _id: Id;
-  account: string;
-  id_developer: string;
+export interface SendingDevice extends StreamingDevice {
   id_model?: string | undefined;
   /** Internal ids of the objects above it, from the top. */
   ancestors: readonly Id[];

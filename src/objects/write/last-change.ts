@@ -1,8 +1,18 @@
-/** An event that a change names by itself (reference/events.md#types). */
-export interface NamedEvent {
-  type: string;
+/** Who makes a change; the service itself has no user. */
+interface Author {
   user?: string | undefined;
   request_id?: string | undefined;
+}
+
+/** Who makes a change, and when. */
+export interface TimedAuthor extends Author {
+  /** Epoch seconds. */
+  now: number;
+}
+
+/** An event that a change names by itself (reference/events.md#types). */
+export interface NamedEvent extends Author {
+  type: string;
   data: object;
 }
 
