@@ -54,7 +54,6 @@ export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options
     });
     opened.on('error', (error) => warn('MQTT bridge: broker failed', { host, reason: error.message }));
     opened.once('connect', () => {
-      // a broker that asks the service about each filter may take seconds: no message comes before
       opened.subscribe(createFilters(rabbitmq), { qos: 1 }, (error, granted) => {
         const refused = granted?.filter(({ qos }) => qos === 128).map(({ topic }) => topic) ?? [];
         if (error != null || refused.length > 0) warn('MQTT bridge: not subscribed', { host, refused, err: error });
