@@ -11,7 +11,7 @@ import { DeviceFeeds } from './sessions/device-feeds.js';
 import { createFilterTree } from './sessions/filter-tree.js';
 import { createForwardRate } from './sessions/forward-rate.js';
 import { createForwardedDelivery } from './sessions/message-memory.js';
-import { type AcceptedMessage, createMessageStore } from './sessions/message-store.js';
+import { type AcceptedMessage, createMessageStore, type MessageToStore } from './sessions/message-store.js';
 import { createReceivedPackets } from './sessions/received-packets.js';
 import { openRetainedMessages } from './sessions/retained-messages.js';
 import type { Session } from './sessions/session.js';
@@ -51,14 +51,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     rules.dropped({ account, client_id }, { drop }, topic);
   const forwardRate = createForwardRate(stopped);
   const messageStore = createMessageStore({ db, account, sessions, retained, writer, peers, forwardRate, onFull });
-  const handlePublish = createPublishHandler({
-    clock,
-    route,
-    findMembers: sessions.shared.choose,
-    messageStore,
-    rules,
-    newId: db.newId,
-  });
+  const handlePublish = createPublishHandler({ clock, route, messageStore, rules, newId: db.newId });
   const deliverForwarded = createForwardedDelivery<AcceptedMessage>({
     tryTake: (bytes) => messageMemory.tryTake(account, bytes),
     route: (message) => route(message).read,
@@ -91,15 +84,14 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     const chosen = isExpired(message, clock()) ? {} : sessions.shared.choose(topic, shares);
     if (chosen.members === undefined || stopped.aborted) return;
     const content = { topic, payload, qos, retain: false, ...optionsOf(message) };
-    await publishAll([{ ...content, ...chosen, is_redelivered: true, id: String(db.newId()) }]);
+    await publish({ ...content, ...chosen, is_redelivered: true }, () => String(db.newId()));
   }
 
-  /** Stores messages that come from no client of this instance, and hands them to the subscribers. */
-  async function publishAll(messages: readonly AcceptedMessage[]): Promise<void> {
-    for (const message of messages) {
-      await Promise.all(await messageStore.store(message));
-      route(message);
-    }
+  /** Stores a message that comes from no client of this instance, and hands it to the subscribers. */
+  async function publish(content: MessageToStore, createId: () => string): Promise<void> {
+    const { message, writes } = await messageStore.store(content, createId);
+    await Promise.all(writes);
+    route(message);
   }
 
   async function saveSubscriptions(session: Session, onQueue: (queue: StoredQueue) => void): Promise<void> {
@@ -179,9 +171,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
         deliverForwarded({ retain: false, ...change.message, id: change.message.message });
       else await sessions.apply(change);
     },
-    /** Publishes messages that come from no client of this instance. */
-    publish: (messages: readonly AcceptedMessage[]) =>
-      publishAll(messages.map((message) => ({ ...message, ...sessions.shared.choose(message.topic) }))),
+    publish,
     close: () => deviceFeeds.close(),
   };
 }

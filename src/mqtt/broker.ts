@@ -185,7 +185,8 @@ export async function startBroker(options: Options) {
       const broker = await brokers.of(account);
       const expires_at = message_expiry_s === undefined ? undefined : new Date(clock() + message_expiry_s * 1000);
       const options = { qos, retain, ...optionsOf({ properties, expires_at }) };
-      await broker.publish(messages.map((message, index) => ({ ...message, id: `${id} ${index}`, ...options })));
+      for (const [index, message] of messages.entries())
+        await broker.publish({ ...message, ...options }, () => `${id} ${index}`);
     }
     await deleteWill(db, will._id);
     return true;

@@ -6,11 +6,11 @@ import type { PublishPacket, WillPacket } from './connection/packets.js';
 import { reasons } from './connection/reasons.js';
 import { findDeviceOf } from './protocol/topics.js';
 import type { PublishResult } from './sessions/ingest.js';
-import type { AcceptedMessage, MessageStore, Write } from './sessions/message-store.js';
+import type { AcceptedMessage, MessageStore, MessageToStore, Write } from './sessions/message-store.js';
 import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
 import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
-import { type ChosenMembers, optionsOf } from './store/messages.js';
+import { optionsOf } from './store/messages.js';
 
 /** Stores a publish, then forwards or discards it. A will has no packet id. */
 export type HandlePublish = (session: Session, packet: PublishPacket | WillPacket) => Promise<Published>;
@@ -19,16 +19,15 @@ export type HandlePublish = (session: Session, packet: PublishPacket | WillPacke
 interface Ingested {
   /** Names a message that may be repeated. */
   id: Id | undefined;
-  result: PublishResult | 'repeated';
+  /** A repeated message that is stored already forwards nothing. */
+  result: PublishResult;
 }
 
 /** A publish that is being stored for absent clients. */
-interface Stored {
-  id: Id | undefined;
-  result: PublishResult | 'repeated';
+interface Stored extends Ingested {
   /** Messages for the subscribers. */
-  messages: readonly AcceptedMessage[];
-  writes: readonly Promise<Write>[];
+  messages: AcceptedMessage[];
+  writes: Promise<Write>[];
 }
 
 /** The subscribers that have got a message: how many, and a promise while some have not read what they have. */
@@ -42,8 +41,6 @@ interface Deps {
   clock: () => number;
   /** Hands a message to the subscribers of this process. */
   route(message: AcceptedMessage): Routed;
-  /** Chooses the clients that get a message of a topic by shared subscriptions. */
-  findMembers(topic: string): ChosenMembers;
   messageStore: MessageStore;
   rules: Rules;
   newId: () => Id;
@@ -56,7 +53,7 @@ const max_unrecorded = 1000;
 const packetIdOf = (packet: PublishPacket | WillPacket) => ('packet_id' in packet ? packet.packet_id : 0);
 
 /** Creates the handler. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
-export function createPublishHandler({ clock, route, findMembers, messageStore, rules, newId }: Deps): HandlePublish {
+export function createPublishHandler({ clock, route, messageStore, rules, newId }: Deps): HandlePublish {
   /** Messages that the subscribers have got, though the database did not confirm that they are stored: they are repeated. */
   const unrecorded = new LRUCache<string, true>({ max: max_unrecorded });
 
@@ -69,7 +66,7 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
       return { id: undefined, result: await rules.publish(session, { ...message, id: undefined, isRepeated: false }) };
     session.received ??= createReceivedPackets(newId);
     const { message: id, isRepeated, isDone } = await session.received.receive(packetIdOf(packet));
-    if (isDone || unrecorded.has(String(id))) return { id, result: 'repeated' };
+    if (isDone || unrecorded.has(String(id))) return { id, result: { forward: [] } };
     return { id, result: await rules.publish(session, { ...message, id, isRepeated }) };
   }
 
@@ -80,37 +77,27 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
     ingested: Promise<Ingested>,
   ): Promise<Stored> {
     const { id, result } = await ingested;
-    if (result === 'repeated') return { id, result, messages: [], writes: [] };
+    const stored: Stored = { id, result, messages: [], writes: [] };
     const { topic, payload, qos, retain, properties } = packet;
     const { message_expiry_s, forwarded } = properties;
     const expires_at = message_expiry_s === undefined ? undefined : new Date(clock() + message_expiry_s * 1000);
-    // most messages are in no queue, and an id takes as long as the rest of this function
-    const address = (topicOfMessage: string, part = '') => {
-      const addressed = { topic: topicOfMessage, sender: session.client_id, ...findMembers(topicOfMessage) };
-      return { ...addressed, id: messageStore.isShared(addressed) ? `${id ?? newId()}${part}` : '' };
-    };
-    const itself: AcceptedMessage = {
-      ...{ payload, qos, retain, ...optionsOf({ properties: forwarded, expires_at }) },
-      ...address(topic),
-    };
+    const options = optionsOf({ properties: forwarded, expires_at });
+    const itself: MessageToStore = { topic, payload, qos, retain, sender: session.client_id, ...options };
     if ('drop' in result) {
       rules.dropped(session, result, topic);
       // an empty payload is no stream, but deletes the retained message
       const isDeletion = result.drop === 'invalid' && retain && payload.length === 0;
-      return { id, result, messages: [], writes: isDeletion ? [awaitLater(messageStore.retain(itself))] : [] };
+      if (isDeletion) stored.writes.push(awaitLater(messageStore.retain(itself)));
+      return stored;
     }
-    rules.published();
-    const messages =
-      result.forward === 'itself'
-        ? [itself]
-        : result.forward.map((message, index) => ({
-            ...itself,
-            ...message,
-            ...address(message.topic, ` ${index}`),
-          }));
-    const writes: Promise<Write>[] = [];
-    for (const message of messages) writes.push(...(await messageStore.store(message)));
-    return { id, result, messages, writes };
+    const contents = result.forward === 'itself' ? [itself] : result.forward.map((part) => ({ ...itself, ...part }));
+    for (const [index, content] of contents.entries()) {
+      const part = result.forward === 'itself' ? '' : ` ${index}`;
+      const { message, writes } = await messageStore.store(content, () => `${id ?? newId()}${part}`);
+      stored.messages.push(message);
+      stored.writes.push(...writes);
+    }
+    return stored;
   }
 
   /** Waits until a publish is stored and hands it to the subscribers. @throws Error if it is not stored: the client sends it again */
@@ -120,16 +107,15 @@ export function createPublishHandler({ clock, route, findMembers, messageStore, 
     storing: Promise<Stored>,
   ): Promise<Published> {
     const { id, result, messages, writes } = await storing;
-    if (result !== 'repeated' && 'drop' in result) {
-      if (session.revoked || (result.drop === 'database' && packet.qos > 0)) throw new ReportedError(result.drop);
-    }
+    if ('drop' in result && (session.revoked || (result.drop === 'database' && packet.qos > 0)))
+      throw new ReportedError(result.drop);
     const outcomes = await Promise.all(writes);
+    // also if there is none: the message was repeated
     const isOfService = messages.every(({ topic }) => findDeviceOf(topic) !== undefined);
-    const isFull = !isOfService && outcomes.includes('retained_full');
-    const refusal = result === 'repeated' ? undefined : findRefusal(result, isFull);
+    const refusal = findRefusal(result, !isOfService && outcomes.includes('retained_full'));
     const failure = packet.qos === 2 ? await record(session, packet, refusal) : undefined;
     const busy: Promise<unknown>[] = [];
-    let isWanted = result === 'repeated' || isOfService;
+    let isWanted = isOfService;
     for (const message of messages) {
       const { count, read } = route(message);
       if (read !== undefined) busy.push(read);

@@ -5,7 +5,6 @@ import { joinKey } from '../store/keys.js';
 import { type AddressedMessage, isExpired, type MessageContent, optionsOf, sharesOf } from '../store/messages.js';
 import { type QueuedMessage, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
-import type { FilterMatch } from './filter-tree.js';
 import type { ForwardRate } from './forward-rate.js';
 import type { Peers } from './peers.js';
 import type { RetainedMessages } from './retained-messages.js';
@@ -16,11 +15,21 @@ const max_queued_bytes = 1024 * 1024;
 /** Other instances change the queue too. */
 const length_age_ms = 1000;
 
-/** An accepted message. */
-export interface AcceptedMessage extends MessageContent, AddressedMessage {
-  /** Ids sort by time; '' if the message is not shared. */
-  id: string;
+/** A message that is to be stored. */
+export interface MessageToStore extends MessageContent, AddressedMessage {
   retain: boolean;
+}
+
+/** An accepted message. */
+export interface AcceptedMessage extends MessageToStore {
+  /** Ids sort by time; '' if neither other sessions nor other instances get the message. */
+  id: string;
+}
+
+/** A message with its writes in progress. */
+interface StoringMessage {
+  message: AcceptedMessage;
+  writes: readonly Promise<Write>[];
 }
 
 /** The outcome of a write; without room the message is not retained. */
@@ -87,7 +96,7 @@ export function createMessageStore(deps: Deps) {
     return qos > 0;
   }
 
-  async function retain(message: AcceptedMessage, parent?: Id): Promise<Write> {
+  async function retain(message: MessageToStore, parent?: Id): Promise<Write> {
     const { topic, payload, qos } = message;
     const isStored = await retained.store({ topic, payload, qos, ...optionsOf(message), ...(parent && { parent }) });
     if (!isStored) onFull('retained_full', topic);
@@ -95,20 +104,21 @@ export function createMessageStore(deps: Deps) {
   }
 
   return {
-    /** Reports whether messages of a topic may be queued or forwarded, and need an id. */
-    isShared: (message: AddressedMessage) => sessions.match(message).size > 0,
     /** Stores a message as the retained one of its topic only. */
-    retain: (message: AcceptedMessage) => retain(message),
+    retain: (message: MessageToStore) => retain(message),
     /**
-     * Begins to store a message; those of one caller are stored in their order.
-     * @returns writes in progress; none if there is nothing to store. @throws what the database throws
+     * Begins to store a message, and chooses the members of shared subscriptions that get it. Messages of one caller are
+     * stored in their order. @throws what the database throws
+     * @param createId most messages are in no queue, and an id takes as long as the rest
      */
-    async store(message: AcceptedMessage): Promise<readonly Promise<Write>[]> {
-      const { topic, qos } = message;
+    async store(content: MessageToStore, createId: () => string): Promise<StoringMessage> {
+      const { topic, qos } = content;
       const writes: Promise<Write>[] = [];
-      const parent = message.retain ? await retained.findParent(topic) : null;
-      if (parent !== null) writes.push(awaitLater(retain(message, parent)));
-      const matches: ReadonlyMap<SessionRecord, FilterMatch> = message.id === '' ? new Map() : sessions.match(message);
+      const parent = content.retain ? await retained.findParent(topic) : null;
+      if (parent !== null) writes.push(awaitLater(retain(content, parent)));
+      const addressed = content.is_redelivered ? content : { ...content, ...sessions.shared.choose(topic) };
+      const matches = sessions.match(addressed);
+      const message: AcceptedMessage = { ...addressed, id: matches.size > 0 ? createId() : '' };
       const recipients = [...matches].flatMap(([record, granted]) => {
         const lower = Math.min(granted.qos, qos);
         return record.state.persistent && !isExpired(record.state, Date.now()) && lower > 0
@@ -120,11 +130,10 @@ export function createMessageStore(deps: Deps) {
       const isWantedElsewhere = () => [...matches.keys()].some(isElsewhere);
       const isForwarded = isWantedElsewhere() && (await admitForward(message));
       if (queued.length > 0 || isForwarded) {
-        const { id: name, ...content } = message;
-        const forwarded = { ...content, from: peers.id, account, message: name };
+        const forwarded = { ...addressed, from: peers.id, account, message: message.id };
         writes.push(awaitLater(writer.publish({ queued, forwarded, isWantedElsewhere }).then(() => 'stored')));
       }
-      return writes;
+      return { message, writes };
     },
   };
 }

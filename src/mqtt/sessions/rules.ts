@@ -91,7 +91,10 @@ export function createRules(options: RulesOptions) {
       if (!(await authorizer.allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
         return { drop: 'not_allowed' };
       const published = await ingestMessage(session, message);
-      if (!('drop' in published)) session.counts.messages++;
+      if (!('drop' in published)) {
+        metrics.published();
+        session.counts.messages++;
+      }
       return published;
     } catch (error) {
       return { drop: 'database', error };
@@ -145,7 +148,6 @@ export function createRules(options: RulesOptions) {
       const name = drop === 'database' ? '' : formatName(names);
       warn(`MQTT message dropped: ${describeDrop(dropped)}`, { ...fields, ...(err !== undefined && { err }) }, name);
     },
-    published: metrics.published,
     /** Reports a packet that closes the connection. */
     protocolError({ names }: Session, reason: string): void {
       warn(`MQTT connection closed: ${reason}`, { reason, ...names }, formatName(names));
