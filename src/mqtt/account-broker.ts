@@ -1,22 +1,21 @@
 import { splitIntoBatches } from '../lib/batches.js';
 import { awaitLater, getOrStart } from '../lib/promises.js';
-import { type BrokerDeps, Client, type ClientDeps } from './client.js';
+import { Client, type ClientDeps } from './client.js';
 import { reasons } from './connection/reasons.js';
 import { findGoneOwners } from './login/login.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { createPublishHandler, type Routed } from './publish-handler.js';
 import { type ClaimedSession, openAccountSessions, type SessionRecord } from './sessions/account-sessions.js';
+import type { BrokerDeps } from './sessions/broker-deps.js';
 import type { Delivery } from './sessions/delivery.js';
 import { DeviceFeeds } from './sessions/device-feeds.js';
 import { createFilterTree } from './sessions/filter-tree.js';
-import { createForwardRate } from './sessions/forward-rate.js';
 import { createForwardedDelivery } from './sessions/message-memory.js';
 import { type AcceptedMessage, createMessageStore, type MessageToStore } from './sessions/message-store.js';
 import { createReceivedPackets } from './sessions/received-packets.js';
 import { openRetainedMessages } from './sessions/retained-messages.js';
 import type { Session } from './sessions/session.js';
 import { matchMessage } from './sessions/session-filters.js';
-import type { StoredQueue } from './sessions/session-queue.js';
 import type { Subscribers } from './sessions/subscriptions.js';
 import type { AccountChange } from './store/changes.js';
 import { isExpired, optionsOf, type SharedMessage } from './store/messages.js';
@@ -36,7 +35,7 @@ export type AccountBroker = Awaited<ReturnType<typeof openAccountBroker>>;
  */
 export async function openAccountBroker(account: string, deps: BrokerDeps) {
   const { db, clock, rules, writer, peers, messageMemory, link, stopped } = deps;
-  const sessions = await openAccountSessions({ db, account, peers, redeliver, failed: rules.failed });
+  const sessions = await openAccountSessions(account, deps, redeliver);
   const clients = new Map<string, Delivery>();
   const retained = await openRetainedMessages(findRetained(db, account), {
     write: (message) => writer.retain({ account, ...message }),
@@ -49,9 +48,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
   const subscribers: Subscribers = createFilterTree();
   const onFull = (drop: 'queue_full' | 'retained_full', topic: string, client_id?: string) =>
     rules.dropped({ account, client_id }, { drop }, topic);
-  const forwardRate = createForwardRate(stopped);
-  const messageStore = createMessageStore({ db, account, sessions, retained, writer, peers, forwardRate, onFull });
-  const handlePublish = createPublishHandler({ clock, route, messageStore, rules, newId: db.newId });
+  const messageStore = createMessageStore({ ...deps, account, sessions, retained, onFull });
+  const handlePublish = createPublishHandler({ ...deps, route, messageStore });
   const deliverForwarded = createForwardedDelivery<AcceptedMessage>({
     tryTake: (bytes) => messageMemory.tryTake(account, bytes),
     route: (message) => route(message).read,
@@ -94,21 +92,9 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     route(message);
   }
 
-  async function saveSubscriptions(session: Session, onQueue: (queue: StoredQueue) => void): Promise<void> {
-    const openQueue = (record: SessionRecord) => onQueue(describeQueue(record, { wasCut: false, isNew: true }));
+  async function saveSubscriptions(session: Session, onQueue: (record: SessionRecord) => void): Promise<void> {
     // what is published elsewhere after SUBACK is to arrive
-    if (await sessions.saveSubscriptions(session, openQueue)) await peers.waitUntilRead();
-  }
-
-  function describeQueue(record: SessionRecord, state: Pick<StoredQueue, 'wasCut' | 'isNew'>): StoredQueue {
-    const shrink = (messages: number, bytes: number) => {
-      const { length } = record;
-      if (length === undefined) return;
-      length.messages = Math.max(0, length.messages - messages);
-      length.bytes = Math.max(0, length.bytes - bytes);
-    };
-    const { session } = record.state;
-    return { db, session, submitQueueChange: writer.changeQueue, shrink, failed: rules.failed, ...state };
+    if (await sessions.saveSubscriptions(session, onQueue)) await peers.waitUntilRead();
   }
 
   /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */
@@ -129,17 +115,13 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
   }
 
   async function openState(session: Session, client: Client, claimed: ClaimedSession): Promise<void> {
-    const { record, wasCut } = claimed;
-    if (record.isStored) await session.will.store(session, peers.id);
-    if (!record.state.persistent) return;
-    const stored_session = record.state.session;
-    const [packets, sentIds] = await Promise.all([findReceived(db, stored_session), findSentIds(db, stored_session)]);
-    session.received = createReceivedPackets(db.newId, {
-      session: stored_session,
-      packets,
-      submit: writer.changeReceived,
-    });
-    await client.resume(describeQueue(record, { wasCut, isNew: false }), record.state.subscriptions, sentIds);
+    const { state, isStored } = claimed.record;
+    if (isStored) await session.will.store(session, peers.id);
+    if (!state.persistent) return;
+    const [packets, sentIds] = await Promise.all([findReceived(db, state.session), findSentIds(db, state.session)]);
+    const { changeReceived: submit } = writer;
+    session.received = createReceivedPackets(db.newId, { session: state.session, packets, submit });
+    await client.resume(claimed, sentIds);
   }
 
   return {

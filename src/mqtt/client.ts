@@ -1,6 +1,4 @@
-import type { Database } from '../db/database.js';
 import { coalesce } from '../lib/coalesce.js';
-import type { Shares } from '../lib/shares.js';
 import {
   Connection,
   type Host,
@@ -16,40 +14,23 @@ import type { DisconnectPacket, PublishPacket, SubscribePacket } from './connect
 import { PacketError, reasons } from './connection/reasons.js';
 import type { ConnectRequest } from './protocol/connect-packet.js';
 import type { HandlePublish } from './publish-handler.js';
+import type { ClaimedSession, SessionRecord } from './sessions/account-sessions.js';
+import type { BrokerDeps } from './sessions/broker-deps.js';
 import { Delivery, type Origin } from './sessions/delivery.js';
 import { DeviceFeed } from './sessions/device-feed.js';
 import type { DeviceFeeds } from './sessions/device-feeds.js';
-import type { DeviceLink } from './sessions/device-link.js';
-import type { Peers } from './sessions/peers.js';
 import type { RetainedMessages } from './sessions/retained-messages.js';
-import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
-import { isOfQueue, openSessionQueue, type StoredQueue } from './sessions/session-queue.js';
-import type { StateWriter } from './sessions/state-writer.js';
+import { isOfQueue, openSessionQueue } from './sessions/session-queue.js';
 import { type Subscribers, Subscriptions } from './sessions/subscriptions.js';
 import { findDelay } from './sessions/wills.js';
 import type { SharedMessage } from './store/messages.js';
-import { type StoredSubscription, session_ttl_s } from './store/sessions.js';
+import { session_ttl_s } from './store/sessions.js';
 
 /** Versions before 5 name no receive maximum. */
 const default_receive_maximum = 10_000;
 
-/** State that the brokers of all accounts share. */
-export interface BrokerDeps {
-  db: Database;
-  /** Epoch milliseconds. */
-  clock: () => number;
-  rules: Rules;
-  writer: StateWriter;
-  peers: Peers;
-  messageMemory: Shares;
-  link: DeviceLink;
-  /** Has the wills published that are due then. */
-  onWillDeferred(due_at: Date): void;
-  /** Aborts when the process ends: what its clients leave is stored all at once. */
-  stopped: AbortSignal;
-}
-
+/** State that the clients of an account share. */
 export interface ClientDeps extends BrokerDeps {
   deviceFeeds: DeviceFeeds;
   retained: RetainedMessages;
@@ -58,7 +39,7 @@ export interface ClientDeps extends BrokerDeps {
   clients: Map<string, Delivery>;
   handlePublish: HandlePublish;
   /** Stores the subscriptions of a session, which may get a queue by them. @throws what the database throws */
-  saveSubscriptions(session: Session, onQueue: (queue: StoredQueue) => void): Promise<void>;
+  saveSubscriptions(session: Session, onQueue: (record: SessionRecord) => void): Promise<void>;
   /** Gives a message to other members of its shared subscriptions. @throws what the database throws */
   redeliver(message: SharedMessage): Promise<void>;
 }
@@ -96,16 +77,19 @@ export class Client implements Host<Origin> {
       subscribers,
       retained,
       deviceFeeds,
-      save: coalesce(() => deps.saveSubscriptions(session, (queue) => this.openQueue(queue))),
+      save: coalesce(() =>
+        deps.saveSubscriptions(session, (record) => this.openQueue(record, { wasCut: false, isNew: true })),
+      ),
       openFeed: () => this.openFeed(),
     });
   }
 
   /** Opens the queue of a persistent session, and grants again what it has subscribed to. */
-  async resume(queue: StoredQueue, stored: readonly StoredSubscription[], sentIds: readonly number[]): Promise<void> {
+  async resume({ record, wasCut }: ClaimedSession, sentIds: readonly number[]): Promise<void> {
+    const { subscriptions } = record.state;
     this.connection.reserve(sentIds);
-    this.openQueue(queue);
-    if (stored.length > 0) await this.subscriptions.restore(stored);
+    this.openQueue(record, { wasCut, isNew: false });
+    if (subscriptions.length > 0) await this.subscriptions.restore(subscriptions);
   }
 
   /** Sends CONNACK, and handles what the client has sent and sends from now on. */
@@ -208,8 +192,10 @@ export class Client implements Host<Origin> {
     }
   }
 
-  private openQueue(queue: StoredQueue): void {
-    this.session.queue = openSessionQueue({ ...queue, unacknowledged: () => this.connection.unacknowledged() });
+  private openQueue(record: SessionRecord, state: { wasCut: boolean; isNew: boolean }): void {
+    const { db, writer, rules } = this.deps;
+    const unacknowledged = () => this.connection.unacknowledged();
+    this.session.queue = openSessionQueue({ db, writer, failed: rules.failed, record, unacknowledged, ...state });
   }
 
   private openFeed(): DeviceFeed {

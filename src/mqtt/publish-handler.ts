@@ -5,10 +5,10 @@ import type { Acknowledgement, Published } from './connection/connection.js';
 import type { PublishPacket, WillPacket } from './connection/packets.js';
 import { reasons } from './connection/reasons.js';
 import { findDeviceOf } from './protocol/topics.js';
+import type { BrokerDeps } from './sessions/broker-deps.js';
 import type { PublishResult } from './sessions/ingest.js';
 import type { AcceptedMessage, MessageStore, MessageToStore, Write } from './sessions/message-store.js';
 import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
-import type { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { optionsOf } from './store/messages.js';
 
@@ -36,14 +36,10 @@ export interface Routed {
   read: Promise<unknown> | undefined;
 }
 
-interface Deps {
-  /** Epoch milliseconds. */
-  clock: () => number;
+interface Deps extends Pick<BrokerDeps, 'clock' | 'rules' | 'db'> {
   /** Hands a message to the subscribers of this process. */
   route(message: AcceptedMessage): Routed;
   messageStore: MessageStore;
-  rules: Rules;
-  newId: () => Id;
 }
 
 const accepted: Acknowledgement = { reason: reasons.success };
@@ -53,7 +49,7 @@ const max_unrecorded = 1000;
 const packetIdOf = (packet: PublishPacket | WillPacket) => ('packet_id' in packet ? packet.packet_id : 0);
 
 /** Creates the handler. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
-export function createPublishHandler({ clock, route, messageStore, rules, newId }: Deps): HandlePublish {
+export function createPublishHandler({ clock, route, messageStore, rules, db }: Deps): HandlePublish {
   /** Messages that the subscribers have got, though the database did not confirm that they are stored: they are repeated. */
   const unrecorded = new LRUCache<string, true>({ max: max_unrecorded });
 
@@ -64,7 +60,7 @@ export function createPublishHandler({ clock, route, messageStore, rules, newId 
     const message = { isWill, topic, payload, correlation_data };
     if (qos !== 2 || isWill)
       return { id: undefined, result: await rules.publish(session, { ...message, id: undefined, isRepeated: false }) };
-    session.received ??= createReceivedPackets(newId);
+    session.received ??= createReceivedPackets(db.newId);
     const { message: id, isRepeated, isDone } = await session.received.receive(packetIdOf(packet));
     if (isDone || unrecorded.has(String(id))) return { id, result: { forward: [] } };
     return { id, result: await rules.publish(session, { ...message, id, isRepeated }) };
@@ -93,7 +89,7 @@ export function createPublishHandler({ clock, route, messageStore, rules, newId 
     const contents = result.forward === 'itself' ? [itself] : result.forward.map((part) => ({ ...itself, ...part }));
     for (const [index, content] of contents.entries()) {
       const part = result.forward === 'itself' ? '' : ` ${index}`;
-      const { message, writes } = await messageStore.store(content, () => `${id ?? newId()}${part}`);
+      const { message, writes } = await messageStore.store(content, () => `${id ?? db.newId()}${part}`);
       stored.messages.push(message);
       stored.writes.push(...writes);
     }

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Database } from '../../db/database.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { reasons } from '../connection/reasons.js';
@@ -19,7 +18,7 @@ import {
   saveSession,
   session_ttl_s,
 } from '../store/sessions.js';
-import type { Peers } from './peers.js';
+import type { BrokerDeps } from './broker-deps.js';
 import type { Session } from './session.js';
 import { createSessionFilters, isMember, listSubscriptions } from './session-filters.js';
 import { findDelay } from './wills.js';
@@ -59,26 +58,20 @@ export interface ClaimedSession {
 
 type SessionChange = Extract<AccountChange, { kind: 'session' | 'released' | 'deleted' }>;
 
-interface Deps {
-  db: Database;
-  account: string;
-  peers: Peers;
-  /** Gives a message of a shared subscription to another member of the group. @throws what the database throws */
-  redeliver(message: SharedMessage): Promise<void>;
-  /** Reports an error that no caller awaits. */
-  failed(error: unknown): void;
-}
-
 /** The sessions of one account, by client id. Each belongs to its owner while it is connected or persistent. */
 export type AccountSessions = Awaited<ReturnType<typeof openAccountSessions>>;
 
-/** Loads the sessions of an account. @throws what the database throws */
-export async function openAccountSessions({ db, account, peers, redeliver, failed }: Deps) {
+/**
+ * Loads the sessions of an account. @throws what the database throws
+ * @param redeliver gives a message of a shared subscription to another member of the group
+ */
+export async function openAccountSessions(
+  account: string,
+  { db, peers, rules: { failed } }: BrokerDeps,
+  redeliver: (message: SharedMessage) => Promise<void>,
+) {
   const records = new Map<string, SessionRecord>();
-  const filters = createSessionFilters<SessionRecord>(
-    records,
-    (instance) => instance !== peers.id && peers.isLive(instance),
-  );
+  const filters = createSessionFilters<SessionRecord>(records, peers);
   /** Client ids by owner, least recently used first. */
   const offline = new Map<string, Set<string>>();
   const lock = createKeyedMutex();
@@ -104,8 +97,8 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
 
   function load(state: StoredSession): SessionRecord {
     const record = records.get(state.client_id) ?? { state, isStored: true, live: new Set<Session>() };
-    const isHeld = state.instance !== null && peers.isLive(state.instance);
-    put(record, isHeld || state.instance === null ? state : { ...state, instance: null, cut: true }, true);
+    const isHeldByDead = state.instance !== null && !peers.isLive(state.instance);
+    put(record, isHeldByDead ? { ...state, instance: null, cut: true } : state, true);
     return record;
   }
 
@@ -124,9 +117,7 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
   }
 
   const isInUse = ({ state, live }: SessionRecord) =>
-    (state.persistent && !isExpired(state, Date.now())) ||
-    live.size > 0 ||
-    (state.instance !== null && peers.isLive(state.instance));
+    (state.persistent && !isExpired(state, Date.now())) || live.size > 0 || peers.isLive(state.instance);
 
   const nextVersion = (state: StoredSession | undefined) => Math.max((state?.version ?? 0) + 1, Date.now());
 
@@ -155,7 +146,10 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
     const isResumed = !isClean && isKept && isOwn;
     const isPersistent = isResumed || expiry_s > 0;
     const previousInstance = before?.instance ?? null;
-    const isElsewhere = previousInstance !== null && previousInstance !== peers.id && peers.isLive(previousInstance);
+    const replaced =
+      before !== undefined && previousInstance !== null && peers.isElsewhere(previousInstance)
+        ? { instance: previousInstance, connection: before.connection }
+        : undefined;
     const state: StoredSession = {
       _id: joinKey(account, client_id),
       account,
@@ -169,18 +163,17 @@ export async function openAccountSessions({ db, account, peers, redeliver, faile
       subscriptions: isResumed ? before.subscriptions : [],
       ...(expiry_s < session_ttl_s && isPersistent && { expiry_s }),
       ...(will !== undefined && findDelay(will, session) > 0 && { has_delayed_will: true }),
-      ...(isElsewhere && before && { previous: { instance: previousInstance, connection: before.connection } }),
     };
     const isStored = isPersistent || !peers.isAlone();
-    if (!(await save(known, isStored ? state : undefined))) return 'changed';
+    const saved = replaced === undefined ? state : { ...state, previous: replaced };
+    if (!(await save(known, isStored ? saved : undefined))) return 'changed';
     const record = known ?? { state, isStored, live: new Set<Session>() };
     if (!isResumed) delete record.length;
     const previous = [...record.live];
-    const { previous: replaced, ...held } = state;
-    put(record, held, isStored);
+    put(record, state, isStored);
     record.live.add(session);
     if (before?.persistent === true && !isResumed) await endQueue(before, previous);
-    const isHeldByDead = previousInstance !== null && previousInstance !== peers.id && !isElsewhere;
+    const isHeldByDead = previousInstance !== null && !peers.isLive(previousInstance);
     const wasCut = isResumed && (before.cut === true || isHeldByDead);
     return { record, previous, replaced, isResumed, wasCut, hasDelayedWill: before?.has_delayed_will === true };
   }

@@ -1,14 +1,12 @@
-import type { Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { awaitLater, getOrStart } from '../../lib/promises.js';
 import { joinKey } from '../store/keys.js';
 import { type AddressedMessage, isExpired, type MessageContent, optionsOf, sharesOf } from '../store/messages.js';
 import { type QueuedMessage, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
-import type { ForwardRate } from './forward-rate.js';
-import type { Peers } from './peers.js';
+import type { BrokerDeps } from './broker-deps.js';
+import { createForwardRate } from './forward-rate.js';
 import type { RetainedMessages } from './retained-messages.js';
-import type { StateWriter } from './state-writer.js';
 
 const max_queued = 1000;
 const max_queued_bytes = 1024 * 1024;
@@ -35,14 +33,10 @@ interface StoringMessage {
 /** The outcome of a write; without room the message is not retained. */
 export type Write = 'stored' | 'retained_full';
 
-interface Deps {
-  db: Database;
+interface Deps extends Pick<BrokerDeps, 'db' | 'writer' | 'peers' | 'stopped'> {
   account: string;
   sessions: AccountSessions;
   retained: RetainedMessages;
-  writer: StateWriter;
-  peers: Peers;
-  forwardRate: ForwardRate;
   /** Reports a message that a full queue or the limit of retained messages keeps out. */
   onFull(reason: 'queue_full' | 'retained_full', topic: string, client_id?: string): void;
 }
@@ -52,11 +46,9 @@ export type MessageStore = ReturnType<typeof createMessageStore>;
 
 /** Creates the message store of an account. */
 export function createMessageStore(deps: Deps) {
-  const { db, account, sessions, retained, writer, peers, forwardRate, onFull } = deps;
+  const { db, account, sessions, retained, writer, peers, onFull } = deps;
+  const forwardRate = createForwardRate(deps.stopped);
   const reading = new Map<SessionRecord, Promise<void>>();
-
-  const isElsewhere = ({ state: { instance } }: SessionRecord) =>
-    instance !== null && instance !== peers.id && peers.isLive(instance);
 
   async function readLength(record: SessionRecord): Promise<void> {
     const isOld = ({ read_at }: { read_at: number }) => !peers.isAlone() && performance.now() - read_at > length_age_ms;
@@ -127,7 +119,7 @@ export function createMessageStore(deps: Deps) {
       });
       for (const { record } of recipients) await readLength(record);
       const queued = recipients.flatMap(({ record, qos }) => enqueue(record, message, qos) ?? []);
-      const isWantedElsewhere = () => [...matches.keys()].some(isElsewhere);
+      const isWantedElsewhere = () => [...matches.keys()].some(({ state }) => peers.isElsewhere(state.instance));
       const isForwarded = isWantedElsewhere() && (await admitForward(message));
       if (queued.length > 0 || isForwarded) {
         const forwarded = { ...addressed, from: peers.id, account, message: message.id };

@@ -219,7 +219,9 @@ export function startPeers({ db, events, warn }: Deps) {
     },
     /** No other instance is alive. */
     isAlone: () => live.size === 0,
-    isLive: (instance: string) => instance === id || live.has(instance),
+    isLive: (instance: string | null) => instance === id || (instance !== null && live.has(instance)),
+    /** Reports whether it is another instance, and alive. */
+    isElsewhere: (instance: string | null) => instance !== null && live.has(instance),
     /** Waits until all others have read what this instance has written so far. @returns false after 2 s */
     async waitUntilRead(): Promise<boolean> {
       if (live.size === 0) return true;

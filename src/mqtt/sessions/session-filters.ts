@@ -2,6 +2,7 @@ import { findSharedFilter, isCovering } from '../protocol/topics.js';
 import type { AddressedMessage, ChosenMembers } from '../store/messages.js';
 import type { StoredSession, StoredSubscription, SubscriptionOptions } from '../store/sessions.js';
 import { createFilterTree, type FilterMatch, type FilterTree, mergeMatch } from './filter-tree.js';
+import type { Peers } from './peers.js';
 import { canReceive } from './permissions.js';
 import type { Session } from './session.js';
 
@@ -88,20 +89,17 @@ interface Subscriber {
   live: ReadonlySet<Pick<Session, 'permissions'>>;
 }
 
-/**
- * Creates the subscriptions of the sessions in `records` that do not get a message from this process alone.
- * @param isElsewhere another instance is alive
- */
+/** Creates the subscriptions of the sessions in `records` that do not get a message from this process alone. */
 export function createSessionFilters<Entry extends Subscriber>(
   records: ReadonlyMap<string, Entry>,
-  isElsewhere: (instance: string) => boolean,
+  peers: Pick<Peers, 'isElsewhere'>,
 ) {
   const filters = createFilterTree<Entry>();
   const shared = createSharedGroups((client_id, topic) => {
     const { live, state } = records.get(client_id) ?? {};
     if (live !== undefined && live.size > 0) return [...live].some(({ permissions }) => canReceive(permissions, topic));
     // the other instance hands it over if the client may not have it
-    return state?.instance != null && isElsewhere(state.instance) ? true : undefined;
+    return peers.isElsewhere(state?.instance ?? null) ? true : undefined;
   });
 
   return {

@@ -1,7 +1,8 @@
 import type { Database } from '../../db/database.js';
 import type { Unacknowledged } from '../connection/connection.js';
 import { joinKey } from '../store/keys.js';
-import { findQueued, type QueueChange, type QueuedMessage } from '../store/queue.js';
+import { findQueued, type QueuedMessage, type QueueLength } from '../store/queue.js';
+import type { StateWriter } from './state-writer.js';
 
 /** Messages found in the queue that may still be handed over live, too. */
 const max_found = 4000;
@@ -17,23 +18,17 @@ export type QueuedPacket =
   | (Omit<QueuedMessage, '_id' | 'released'> & { message: string; dup: boolean })
   | { message: string; released: number };
 
-/** The queue of a session in the database. */
-export interface StoredQueue {
-  session: string;
+interface Options {
+  /** The session, and the length of its queue where that is known. */
+  record: { readonly state: { readonly session: string }; readonly length?: QueueLength };
   /** The last connection ended with its instance: what was sent is unknown. */
   wasCut: boolean;
   /** Nothing is queued. */
   isNew: boolean;
   db: Database;
-  /** Queues a change of a queued message; resolves when it is durable. */
-  submitQueueChange(change: QueueChange): Promise<void>;
-  /** A message has left the queue, or lost its payload. */
-  shrink(messages: number, bytes: number): void;
+  writer: Pick<StateWriter, 'changeQueue'>;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
-}
-
-interface Options extends StoredQueue {
   /** Messages on their way to the client by packet id. */
   unacknowledged(): Iterable<[number, Unacknowledged<unknown>]>;
 }
@@ -47,7 +42,9 @@ export type SessionQueue = ReturnType<typeof openSessionQueue>;
 
 /** Opens the queue for a connection of its session. */
 export function openSessionQueue(options: Options) {
-  const { db, session, wasCut, isNew, submitQueueChange, shrink, unacknowledged, failed } = options;
+  const { db, record, wasCut, isNew, unacknowledged, failed } = options;
+  const { changeQueue } = options.writer;
+  const { session } = record.state;
   /** Messages found in the queue by `read`. */
   const found = new Set<string>();
   /** The last removal; those before it are durable sooner. */
@@ -58,6 +55,14 @@ export function openSessionQueue(options: Options) {
   function* findSent(): Iterable<{ packet_id: number; qos: 1 | 2; _id: string }> {
     for (const [packet_id, { qos, origin }] of unacknowledged())
       if (isOfQueue(origin)) yield { packet_id, qos, _id: joinKey(session, origin.message) };
+  }
+
+  /** A message has left the queue, or lost its payload. */
+  function shrink(messages: number, bytes: number): void {
+    const { length } = record;
+    if (length === undefined) return;
+    length.messages = Math.max(0, length.messages - messages);
+    length.bytes = Math.max(0, length.bytes - bytes);
   }
 
   function noteFound(_id: string): void {
@@ -89,18 +94,18 @@ export function openSessionQueue(options: Options) {
     },
     /** Records the packet id of a message of QoS 2 durably before it is sent: it must not be sent under two. */
     async send({ message }: QueueOrigin, packet_id: number): Promise<void> {
-      await submitQueueChange({ _id: joinKey(session, message), packet_id });
+      await changeQueue({ _id: joinKey(session, message), packet_id });
     },
     /** Records PUBREC durably: only PUBREL is sent from now on. */
     async receive(origin: QueueOrigin, packet_id: number): Promise<void> {
       shrink(0, origin.size_bytes);
       origin.size_bytes = 0;
-      await submitQueueChange({ _id: joinKey(session, origin.message), packet_id, released: true });
+      await changeQueue({ _id: joinKey(session, origin.message), packet_id, released: true });
     },
     /** Deletes a message that is acknowledged, or that the client may no longer get. */
     remove({ message, size_bytes }: QueueOrigin): void {
       shrink(1, size_bytes);
-      removed = submitQueueChange({ _id: joinKey(session, message), acknowledged: true }).catch(failed);
+      removed = changeQueue({ _id: joinKey(session, message), acknowledged: true }).catch(failed);
     },
     /** Reads what is queued and was not sent on this connection, in order. Messages that arrive during the read follow. */
     async *read(): AsyncGenerator<QueuedPacket> {
@@ -119,7 +124,7 @@ export function openSessionQueue(options: Options) {
     /** Stores the packet ids of messages that were not acknowledged, so that they are sent again under them. */
     async close(): Promise<void> {
       const sent = [...findSent()].filter(({ qos }) => qos === 1);
-      await Promise.all(sent.map(({ _id, packet_id }) => submitQueueChange({ _id, packet_id })));
+      await Promise.all(sent.map(({ _id, packet_id }) => changeQueue({ _id, packet_id })));
     },
   };
 }
