@@ -58,7 +58,7 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
   async function admit(connection: NewConnection): Promise<RefusedLogin | undefined> {
     const { ip, request } = connection;
     const { packet, input } = request;
-    const checked = performance.now();
+    const read_at = { checked: performance.now(), topics_read_at: options.clock() / 1000 };
     const refusal = validateConnect(packet);
     const login = refusal === undefined ? await attemptLogin(options, loginQueue, connection) : { refusal };
     input.gone.throwIfAborted();
@@ -67,7 +67,7 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     try {
       await options.waitUntilJoined();
       if (options.stopped.aborted) return { refusal: 'unavailable' };
-      session = openSession(options, { ...connection, login, checked });
+      session = openSession(options, { ...connection, login, read_at });
       const refusal = await options.admit(session, request);
       if (refusal === undefined) {
         options.connections.add(session, ip, options.clock() / 1000);
@@ -139,12 +139,12 @@ const settled = Promise.resolve();
 
 interface NewSession extends NewConnection {
   login: LoggedIn;
-  checked: number;
+  read_at: Pick<Session, 'checked' | 'topics_read_at'>;
 }
 
 function openSession(
   { db, sessions, metrics, authorizer, protocolError, warn }: Options,
-  { ip, request: { stream, packet }, login, checked }: NewSession,
+  { ip, request: { stream, packet }, login, read_at }: NewSession,
 ): Session {
   const connection = createRandomId();
   const { level, clean, keep_alive_s, properties, will } = packet;
@@ -156,13 +156,13 @@ function openSession(
     outbox.close(level === 5 && session.isConnected ? encodeDisconnect(reason) : undefined);
   const session: Session = {
     ...login,
+    ...read_at,
     client_id_owner: ownerOfClientIds(login),
     names: describeConnect(packet, { ...describeOwner(login), ip }),
     client_id: packet.client_id || connection,
     connection,
     connect: { level, keep_alive_s, properties, will },
     outbox,
-    checked,
     left: awaitLater(leave()),
     revoked: false,
     expiry_s: level === 5 ? Math.min(properties.session_expiry_s ?? 0, session_ttl_s) : clean ? 0 : session_ttl_s,

@@ -53,8 +53,6 @@ export interface LoggedIn {
   account: string;
   owner: string;
   permissions: TopicPermissions;
-  /** When the topics were read, in epoch seconds. */
-  topics_read_at: number;
 }
 
 /** A refused login, with the names that are known of its client. */
@@ -102,21 +100,12 @@ export async function findGoneOwners(
   return new Set([...gone].filter((owner) => !present.has(parseDeviceOwner(owner)?.parent ?? '')));
 }
 
-/** The rights of a client that has logged in. */
-type Grant = Omit<LoggedIn, 'topics_read_at'>;
-
 /**
  * Authenticates a device by its certificate or credentials, or an API key given as the username with an empty password
  * (reference/mqtt.md#login).
  * @throws what the database throws; the signal's reason if it aborts
  */
 export async function logIn(deps: LoginDeps, request: LoginRequest): Promise<RefusedLogin | LoggedIn> {
-  const topics_read_at = deps.clock() / 1000;
-  const login = await findLogin(deps, request);
-  return 'refusal' in login ? login : { ...login, topics_read_at };
-}
-
-async function findLogin(deps: LoginDeps, request: LoginRequest): Promise<RefusedLogin | Grant> {
   const { username, password, certified } = request;
   if (certified !== undefined) return findCertificateLogin(deps, certified, username);
   if (username === '') return { refusal: 'no username' };
@@ -131,7 +120,7 @@ async function findLogin(deps: LoginDeps, request: LoginRequest): Promise<Refuse
 async function findPasswordLogin(
   { keyring, findDeviceLogin, verify, areAncestorsEnabled, clock }: LoginDeps,
   { username, password, signal }: LoginRequest,
-): Promise<RefusedLogin | Grant> {
+): Promise<RefusedLogin | LoggedIn> {
   const device = await findDeviceLogin(username);
   signal.throwIfAborted();
   // beside the check, so that it takes no longer for unknown usernames
@@ -153,7 +142,7 @@ async function findCertificateLogin(
   { db, findDeviceLogin, areAncestorsEnabled }: LoginDeps,
   id: string,
   username: string,
-): Promise<RefusedLogin | Grant> {
+): Promise<RefusedLogin | LoggedIn> {
   const [device] = await findCertifiedDevices(db, { id_developer: id }, () => false);
   if (device === undefined) return { refusal: 'does not exist', device: id };
   const { account, credentials, parent } = device;
@@ -173,7 +162,7 @@ export async function findGrant(
   owner: string,
   names: LoginNames,
   areAncestorsEnabled: AreAncestorsEnabled,
-): Promise<RefusedLogin | Grant> {
+): Promise<RefusedLogin | LoggedIn> {
   const { account, enabled, ancestors } = device;
   if (!enabled) return { refusal: 'disabled', ...names };
   if (!(await areAncestorsEnabled(account, ancestors))) return { refusal: 'disabled above', ...names };
@@ -187,7 +176,7 @@ export async function findGrant(
 export async function findKeyLogin(
   { db, keyring, areAncestorsEnabled, clock }: Omit<LoginDeps, 'findDeviceLogin' | 'verify'>,
   text: string,
-): Promise<RefusedLogin | Grant> {
+): Promise<RefusedLogin | LoggedIn> {
   const now = clock() / 1000;
   const principal = await keyring.identify(text, now);
   if (principal === undefined) return { refusal: 'does not exist' };
@@ -271,22 +260,19 @@ export function applyAuthorization(
 ): Refusal | undefined {
   if (session.revoked || session.checked > checked) return undefined;
   const authorization = authorizations.get(session.owner);
-  if (authorization === undefined || isPasswordChanged(session.permissions, authorization)) {
+  const device = authorization === undefined || isKey(authorization) ? undefined : authorization;
+  const { permissions } = session;
+  const isPasswordChanged = permissions.kind === 'device' && device !== undefined && permissions.hash !== device.hash;
+  if (authorization === undefined || isPasswordChanged) {
     session.revoked = true;
     session.end(reasons.not_authorized);
     if (authorization !== undefined) return 'password';
     return gone.has(session.owner) ? 'does not exist' : 'disabled';
   }
-  if (!isKey(authorization)) {
-    session.permissions = refreshPermissions(session.permissions, authorization);
-    if (authorization.topics !== undefined) session.topics_read_at = now;
-  }
+  if (device !== undefined) session.permissions = refreshPermissions(permissions, device);
+  if (device?.topics !== undefined) session.topics_read_at = now;
   session.checked = checked;
   return undefined;
-}
-
-function isPasswordChanged(permissions: TopicPermissions, authorization: Authorization): boolean {
-  return permissions.kind === 'device' && !isKey(authorization) && permissions.hash !== authorization.hash;
 }
 
 /** Finds out what the owner of a will may do now. @returns undefined if the will may not be published */

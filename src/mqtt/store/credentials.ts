@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import mongoose, { type mongo } from 'mongoose';
+import mongoose from 'mongoose';
 import { createLookup, type LookUp } from '../../db/batching/lookup.js';
 import type { Database, StoredDocument } from '../../db/database.js';
 import { insertIntoFreeSlot } from '../../db/free-slot.js';
@@ -146,7 +146,9 @@ export async function findDevicesOf(
   credentials: readonly string[],
   hasTopics: HasTopics,
 ): Promise<MqttDevice[]> {
-  return findLogins(db, { _id: { $in: credentials.map(idFrom) } }, hasTopics);
+  const query = { _id: { $in: credentials.map(idFrom) } };
+  const stored = await findMany(credentialsOf(db), query, { projection: loginProjection });
+  return findDevices(db, stored.map(toLogin), hasTopics);
 }
 
 /** Finds the devices that keys are limited to, as logins without a password; `credentials` are the ids of the keys. */
@@ -190,15 +192,6 @@ export async function recordCertificate(db: Database, { parent }: Pick<MqttDevic
 }
 
 const loginProjection = { account: 1, device: 1, parent: 1, hash: 1, topics_change_until: 1 };
-
-async function findLogins(
-  db: Database,
-  query: mongo.Filter<StoredDocument>,
-  hasTopics: HasTopics,
-): Promise<MqttDevice[]> {
-  const credentials = await findMany(credentialsOf(db), query, { projection: loginProjection });
-  return findDevices(db, credentials.map(toLogin), hasTopics);
-}
 
 function toLogin({ _id, account, device: id, parent, hash, topics_change_until }: StoredDocument): StoredLogin {
   return {
