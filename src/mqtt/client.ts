@@ -199,13 +199,11 @@ export class Client implements Host<Origin> {
   }
 
   private openFeed(): DeviceFeed {
-    const { link, messageMemory, deviceFeeds, rules } = this.deps;
-    const { load: loadCommand, wake } = deviceFeeds.commands;
-    return new DeviceFeed({
-      ...{ link, session: this.session, messageMemory, loadCommand, failed: rules.failed },
-      deliver: (message, match) => this.delivery.deliverStored(message, match),
-      wakeCommands: (device, feed) => wake(device, { feed }),
-    });
+    const { session, delivery, deps } = this;
+    const { load: loadCommand, wake } = deps.deviceFeeds.commands;
+    const { link, messageMemory, rules } = deps;
+    const wakeCommands = (device: string, feed: DeviceFeed) => wake(device, { feed });
+    return new DeviceFeed({ link, messageMemory, rules, session, delivery, loadCommand, wakeCommands });
   }
 
   /** Ends the connection once the messages so far are stored, handed to the subscribers and acknowledged. */

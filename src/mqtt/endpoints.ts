@@ -47,9 +47,7 @@ function connectionEndpoints(): Endpoint[] {
       },
       summary: 'End the connection of a client',
       result: { kind: 'status', success: 'deleted', message: 'connection ended' },
-      async handle(ctx) {
-        await endConnection(ctx, ctx.path.client_id ?? '');
-      },
+      handle: async (ctx) => endConnection(ctx, ctx.path.client_id ?? ''),
     },
   ];
 }
@@ -75,9 +73,7 @@ function credentialsEndpoints(): Endpoint[] {
       summary: 'Give a device the credentials it logs in with',
       body: bodyOf(mqttcredentials),
       result: { kind: 'status', success: 'created', message: 'credentials created' },
-      async handle(ctx) {
-        await credentials.createCredentials(ctx, idOf(ctx), await loginOf(ctx));
-      },
+      handle: async (ctx) => credentials.createCredentials(ctx, idOf(ctx), await loginOf(ctx)),
     },
     {
       ...common,
@@ -110,9 +106,7 @@ function credentialsEndpoints(): Endpoint[] {
       path: devicePath,
       summary: 'Delete the credentials of a device; its topics stay',
       result: { kind: 'status', success: 'deleted', message: 'credentials deleted' },
-      async handle(ctx) {
-        await credentials.removeCredentials(ctx, idOf(ctx));
-      },
+      handle: async (ctx) => credentials.removeCredentials(ctx, idOf(ctx)),
     },
   ];
 }
@@ -128,9 +122,7 @@ function topicEndpoints(): Endpoint[] {
       summary: 'Let a device use a topic filter',
       body: bodyOf(topic),
       result: { kind: 'status', success: 'created', message: 'topic created' },
-      async handle(ctx) {
-        await credentials.createTopic(ctx, idOf(ctx), nameOf(ctx));
-      },
+      handle: async (ctx) => credentials.createTopic(ctx, idOf(ctx), nameOf(ctx)),
     },
     {
       ...common,
@@ -150,9 +142,7 @@ function topicEndpoints(): Endpoint[] {
       summary: 'Take a topic filter from a device',
       body: bodyOf(topic),
       result: { kind: 'status', success: 'deleted', message: 'topic deleted' },
-      async handle(ctx) {
-        await credentials.removeTopic(ctx, idOf(ctx), nameOf(ctx));
-      },
+      handle: async (ctx) => credentials.removeTopic(ctx, idOf(ctx), nameOf(ctx)),
     },
   ];
 }

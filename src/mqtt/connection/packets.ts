@@ -58,26 +58,11 @@ export interface SubscribePacket {
   properties: Properties;
 }
 
-export interface UnsubscribePacket {
-  type: 'unsubscribe';
-  packet_id: number;
-  filters: readonly string[];
-}
-
 export interface DisconnectPacket {
   type: 'disconnect';
   reason: number;
   properties: Properties;
 }
-
-export type ClientPacket =
-  | ConnectPacket
-  | PublishPacket
-  | AckPacket
-  | SubscribePacket
-  | UnsubscribePacket
-  | DisconnectPacket
-  | { type: 'pingreq' };
 
 const types = [
   '',
@@ -103,7 +88,7 @@ const dup_flag = 0x08;
 const no_properties: Properties = {};
 
 /** Parses a whole packet of a client. @throws PacketError if it is malformed or against the protocol */
-export function parsePacket(bytes: Buffer, level: Level): ClientPacket {
+export function parsePacket(bytes: Buffer, level: Level) {
   const [first = 0] = bytes;
   const type = types[first >> 4] ?? '';
   const fields = new FieldReader(bytes);
@@ -169,10 +154,10 @@ function readSubscribe(fields: FieldReader, level: Level): SubscribePacket {
   return { type: 'subscribe', packet_id, filters, properties };
 }
 
-function readUnsubscribe(fields: FieldReader, level: Level): UnsubscribePacket {
+function readUnsubscribe(fields: FieldReader, level: Level) {
   const packet_id = fields.packetId();
   if (level === 5) readProperties(fields, 'unsubscribe');
-  return { type: 'unsubscribe', packet_id, filters: readFilters(fields, (filter) => filter) };
+  return { type: 'unsubscribe' as const, packet_id, filters: readFilters(fields, (filter) => filter) };
 }
 
 function readFilters<Entry>(fields: FieldReader, readEntry: (filter: string) => Entry): Entry[] {

@@ -1,16 +1,15 @@
 import type { CommandRef } from '../../commands/store.js';
 import { awaitLater } from '../../lib/promises.js';
-import type { Shares } from '../../lib/shares.js';
 import type { Connection } from '../connection/connection.js';
 import type { OutgoingMessage } from '../connection/encode.js';
 import { max_session_bytes } from '../connection/input.js';
 import { reasons } from '../connection/reasons.js';
 import { isExpired, type MessageContent, type SharedMessage, sharesOf } from '../store/messages.js';
+import type { BrokerDeps } from './broker-deps.js';
 import type { FilterMatch } from './filter-tree.js';
 import { memorySizeOf, toOwnPayload } from './message-memory.js';
 import type { AcceptedMessage } from './message-store.js';
 import { canReceive } from './permissions.js';
-import type { Rules } from './rules.js';
 import type { Qos, Session } from './session.js';
 import { findMatch } from './session-filters.js';
 import { isOfQueue, type QueuedPacket, type QueueOrigin } from './session-queue.js';
@@ -33,11 +32,7 @@ export interface StoredDelivery extends MessageContent {
   hasEnded?: ((hasWaited: boolean) => Promise<boolean>) | undefined;
 }
 
-interface Options {
-  rules: Rules;
-  messageMemory: Shares;
-  /** Epoch milliseconds. */
-  clock: () => number;
+interface Options extends Pick<BrokerDeps, 'rules' | 'messageMemory' | 'clock'> {
   /** Gives a message to other members of its shared subscriptions. @throws what the database throws */
   redeliver(message: SharedMessage): Promise<void>;
 }

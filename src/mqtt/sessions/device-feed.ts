@@ -1,13 +1,12 @@
 import type { CommandRef } from '../../commands/store.js';
 import type { DesiredMessage } from '../../device-state/store.js';
 import { coalesce } from '../../lib/coalesce.js';
-import type { Release, Shares } from '../../lib/shares.js';
+import type { Release } from '../../lib/shares.js';
 import { encodeForwarded } from '../connection/encode.js';
 import { reasons } from '../connection/reasons.js';
 import { formatDeviceTopic, isCovering, parseDeviceTopic } from '../protocol/topics.js';
-import type { StoredDelivery } from './delivery.js';
-import type { DeviceLink } from './device-link.js';
-import type { FilterMatch } from './filter-tree.js';
+import type { BrokerDeps } from './broker-deps.js';
+import type { Delivery } from './delivery.js';
 import type { Session } from './session.js';
 import { findMatch } from './session-filters.js';
 
@@ -22,18 +21,13 @@ const max_waiting_bytes = 1024 * 1024;
 /** Devices of which the connection remembers what it has sent; of others commands may come again. */
 const max_remembered = 10_000;
 
-interface Deps {
-  link: DeviceLink;
+interface Deps extends Pick<BrokerDeps, 'link' | 'messageMemory' | 'rules'> {
   session: Session;
-  messageMemory: Shares;
+  delivery: Delivery;
   /** Loads a command as its device gets it; undefined if it has ended since. */
   loadCommand(ref: CommandRef): Promise<string | undefined>;
-  /** Resolves when the message is sent, or the connection has ended. */
-  deliver(message: StoredDelivery, match: FilterMatch): Promise<void>;
   /** Has the open commands of a device offered to a feed. */
   wakeCommands(device: string, feed: DeviceFeed): void;
-  /** Reports an error that no caller awaits. */
-  failed(error: unknown): void;
 }
 
 /** Brings the desired state and the commands of devices to one connection, from what is stored. */
@@ -56,7 +50,7 @@ export class DeviceFeed {
 
   /** The connection ends on an error that no caller awaits; the next one gets what this one missed. */
   fail(error: unknown): void {
-    this.deps.failed(error);
+    this.deps.rules.failed(error);
     this.deps.session.end(reasons.busy);
   }
 
@@ -129,7 +123,7 @@ export class DeviceFeed {
     json: string,
     options: { isRetained: boolean; ref?: CommandRef; properties?: Buffer },
   ): Promise<boolean> {
-    const { session, deliver } = this.deps;
+    const { session, delivery } = this.deps;
     const { isRetained, ref, properties } = options;
     const match = findMatch(session.subscriptions, topic);
     if (match === undefined || !session.outbox.isOpen()) return false;
@@ -137,7 +131,8 @@ export class DeviceFeed {
     const origin = ref && { command: ref };
     const retain = isRetained || (ref === undefined && match.retain_as_published === true);
     const hasEnded = ref && ((hasWaited: boolean) => this.isOver(ref, hasWaited));
-    await deliver({ topic, payload: Buffer.from(json), qos: 1, origin, properties, retain, hasEnded }, match);
+    const message = { topic, payload: Buffer.from(json), qos: 1, origin, properties, retain, hasEnded } as const;
+    await delivery.deliverStored(message, match);
     return true;
   }
 
