@@ -16,7 +16,7 @@ import type { Ingest } from '../streams/ingest.js';
 import { createAccountBrokers } from './account-broker.js';
 import { reasons } from './connection/reasons.js';
 import { createHandshake } from './login/handshake.js';
-import { findGoneOwners, findWillPermissions } from './login/login.js';
+import { findWillPermissions } from './login/login.js';
 import type { Verify } from './login/passwords.js';
 import { SessionAuthorizer } from './login/session-authorizer.js';
 import type { Refusal } from './protocol/connect-packet.js';
@@ -36,15 +36,7 @@ import { createLoginLookup } from './store/credentials.js';
 import { isRegistered } from './store/instances.js';
 import { optionsOf } from './store/messages.js';
 import { releaseSessions } from './store/sessions.js';
-import {
-  deleteWill,
-  deleteWills,
-  findDueWills,
-  findWills,
-  scheduleWill,
-  takeWill,
-  type WillRef,
-} from './store/wills.js';
+import { deleteWill, deleteWills, findDueWills, scheduleWills, takeWill, type WillRef } from './store/wills.js';
 
 /** Receives the figures of the broker. */
 export interface BrokerMetrics {
@@ -102,7 +94,7 @@ export async function startBroker(options: Options) {
     writer,
     messageMemory: createMessageMemory(),
     link: options.link,
-    onWillDeferred: scheduleWills,
+    onWillDeferred: waitForWill,
     stopped: stopped.signal,
   });
   const connections = createConnectionList({
@@ -135,7 +127,7 @@ export async function startBroker(options: Options) {
     ]);
   };
   const rechecking = awaitLater(runRecheckLoop(recheck, stopped.signal, warn));
-  const sweeping = startStateSweep({ db, clock, log, findGoneOwners });
+  const sweeping = startStateSweep(db, log, clock);
 
   function createPeerEvents(): PeerEvents {
     return {
@@ -145,12 +137,8 @@ export async function startBroker(options: Options) {
       async takeOver(instance) {
         await releaseSessions(db, instance, true);
         await removeConnections(db, instance);
-        let isComplete = true;
-        for (const will of await findWills(db, instance)) {
-          if (will.delay_s !== undefined) await scheduleWill(db, will._id, new Date(clock() + will.delay_s * 1000));
-          else if (!(await publishWill(will))) isComplete = false;
-        }
-        return isComplete;
+        await scheduleWills(db, instance, new Date(clock()));
+        await publishDueWills();
       },
       apply: async (change) => (await brokers.find(change.account))?.apply(change),
       async startOver() {
@@ -162,14 +150,14 @@ export async function startBroker(options: Options) {
   }
 
   /**
-   * Publishes the will of a connection whose instance was killed, and deletes it only then: should this instance be killed
-   * too, another one publishes it again. @returns false if another instance has taken it
+   * Publishes a will that is due, unless another instance has taken it, and deletes it only then: should this instance be
+   * killed, another one publishes it again.
    */
-  async function publishWill(orphan: WillRef): Promise<boolean> {
-    const { taken_by: former } = orphan;
-    if (former !== undefined && former !== peers.id && (await isRegistered(db, former))) return false;
-    const will = await takeWill(db, orphan, peers.id);
-    if (will === undefined) return false;
+  async function publishWill(due: WillRef): Promise<void> {
+    const { taken_by: former } = due;
+    if (former !== undefined && former !== peers.id && (await isRegistered(db, former))) return;
+    const will = await takeWill(db, due, peers.id);
+    if (will === undefined) return;
     const { account, topic, payload, qos, retain, properties, message_expiry_s, message: id } = will;
     const permissions = await findWillPermissions(db, will, clock() / 1000);
     const message = { topic, payload, id, isRepeated: former !== undefined, isWill: true };
@@ -189,11 +177,10 @@ export async function startBroker(options: Options) {
         await broker.publish({ ...message, ...options }, () => `${id} ${index}`);
     }
     await deleteWill(db, will._id);
-    return true;
   }
 
   /** Publishes wills at their time. The recheck finds those of sessions that end sooner, and of lost instances. */
-  function scheduleWills(due_at: Date): void {
+  function waitForWill(due_at: Date): void {
     const wait_ms = due_at.getTime() - clock();
     if (wait_ms > max_timer_ms) return;
     const publish = () => {

@@ -19,8 +19,8 @@ import {
 export interface PeerEvents {
   /** Another instance has appeared: it has to know the clients of this one. */
   storeClients(): Promise<void>;
-  /** Takes over what a killed instance has left. @returns false if it must be repeated */
-  takeOver(instance: string): Promise<boolean>;
+  /** Takes over what a killed instance has left. */
+  takeOver(instance: string): Promise<void>;
   /** Applies a change of sessions or retained messages, or delivers a forwarded message. */
   apply(change: AccountChange): Promise<void>;
   /** Closes all connections: this instance was declared dead, or has missed changes. */
@@ -84,7 +84,8 @@ export function startPeers({ db, events, warn }: Deps) {
     live = new Set(alive.map(({ _id }) => _id));
     for (const { _id } of dead) {
       warn('MQTT instance has died; its sessions are taken over', { instance: _id });
-      if (await events.takeOver(_id)) await removeBroker(db, _id);
+      await events.takeOver(_id);
+      await removeBroker(db, _id);
     }
     if (alive.length > 0) await startFollowing();
     if ([...live].some((other) => !known.has(other))) {

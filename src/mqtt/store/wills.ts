@@ -65,19 +65,18 @@ export async function deleteWill(db: Database, _id: string): Promise<void> {
   await willsIn(db).deleteOne({ _id });
 }
 
-/** The connection of a will, its delay, and the instance that has taken it. */
-export type WillRef = Pick<StoredWill, '_id' | 'taken_by' | 'delay_s'>;
+/** The connection of a will, and the instance that has taken it. */
+export type WillRef = Pick<StoredWill, '_id' | 'taken_by'>;
 
-const refOptions = { projection: { taken_by: 1, delay_s: 1 } } as const;
-
-/** Lets the will of a connection that has ended wait until `due_at`; it belongs to no instance any more. */
-export async function scheduleWill(db: Database, _id: string, due_at: Date): Promise<void> {
-  await willsIn(db).updateOne({ _id }, { $set: { due_at, instance: '' } });
+/** Lets the wills of a killed instance wait for their time; they belong to no instance any more. */
+export async function scheduleWills(db: Database, instance: string, now: Date): Promise<void> {
+  const due_at = { $add: [now, { $multiply: [{ $ifNull: ['$delay_s', 0] }, 1000] }] };
+  await willsIn(db).updateMany({ instance }, [{ $set: { due_at, instance: '' } }]);
 }
 
 /** Finds the wills that have waited long enough. */
 export function findDueWills(db: Database, now: Date): Promise<WillRef[]> {
-  return findMany(willsIn(db), { due_at: { $lte: now } }, refOptions);
+  return findMany(willsIn(db), { due_at: { $lte: now } }, { projection: { taken_by: 1 } });
 }
 
 /** Ends the wait of the wills of a session: they are dropped if it continues, and due if it has ended. */
@@ -85,11 +84,6 @@ export async function endDelay(db: Database, session: string, isResumed: boolean
   const waiting = { session, due_at: { $exists: true }, taken_by: { $exists: false } };
   if (isResumed) await willsIn(db).deleteMany(waiting);
   else await willsIn(db).updateMany(waiting, { $set: { due_at: new Date(0) } });
-}
-
-/** Finds the wills of an instance. */
-export function findWills(db: Database, instance: string): Promise<WillRef[]> {
-  return findMany(willsIn(db), { instance }, refOptions);
 }
 
 /** Deletes the wills of an instance that stops. */
