@@ -50,11 +50,11 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     rules.dropped({ account, client_id }, { drop }, topic);
   const messageStore = createMessageStore({ ...deps, account, sessions, retained, onFull });
   const handlePublish = createPublishHandler({ ...deps, route, messageStore });
-  const deliverForwarded = createForwardedDelivery<AcceptedMessage>({
-    tryTake: (bytes) => messageMemory.tryTake(account, bytes),
-    route: (message) => route(message).read,
-    onFull: ({ topic }) => onFull('queue_full', topic),
-  });
+  const deliverForwarded = createForwardedDelivery(
+    (bytes) => messageMemory.tryTake(account, bytes),
+    (message) => route(message).read,
+    ({ topic }) => onFull('queue_full', topic),
+  );
   const clientDeps: ClientDeps = {
     ...deps,
     deviceFeeds,

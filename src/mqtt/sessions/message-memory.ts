@@ -1,6 +1,7 @@
 import { awaitLater } from '../../lib/promises.js';
 import { createShares, type Release, type Shares } from '../../lib/shares.js';
 import { max_session_bytes } from '../connection/input.js';
+import type { AcceptedMessage } from './message-store.js';
 
 const max_account_bytes = 16 * 1024 * 1024;
 const max_process_bytes = 64 * 1024 * 1024;
@@ -15,37 +16,31 @@ export function createMessageMemory(): Shares {
 }
 
 /** Estimates the memory of a message. */
-export function memorySizeOf({ payload }: { payload: Buffer | string }): number {
+export function memorySizeOf({ payload }: { payload: Buffer }): number {
   return payload.length + message_overhead_bytes;
 }
 
 /** Copies a payload that would keep a much larger chunk in memory. */
-export function toOwnPayload<Payload extends Buffer | string>(payload: Payload): Payload | Buffer {
-  return typeof payload !== 'string' && payload.length * 2 < payload.buffer.byteLength ? Buffer.from(payload) : payload;
+export function toOwnPayload(payload: Buffer): Buffer {
+  return payload.length * 2 < payload.buffer.byteLength ? Buffer.from(payload) : payload;
 }
 
 /** More than a packet, and less than what ends a client that does not read. */
 const max_undelivered_bytes = max_session_bytes * 0.625;
 
-interface ForwardedDelivery<Message> {
-  /** Takes memory for a message that waits. */
-  tryTake(bytes: number): Release | undefined;
-  /** Hands a message to the subscribers. @returns a promise while some of them have not read what they have */
-  route(message: Message): Promise<unknown> | undefined;
-  onFull(message: Message): void;
-}
-
 /**
  * Creates the function that delivers messages of other instances in their order, as fast as the subscribers of the account
  * read, because their publishers do not wait for these. When the account has no memory left, messages of QoS 0 are dropped,
  * and what waits is delivered, which ends the subscribers that do not read.
+ * @param tryTake takes memory for a message that waits
+ * @param route hands a message to the subscribers, and returns a promise while some of them have not read what they have
  */
-export function createForwardedDelivery<Message extends { payload: Buffer; qos: number }>({
-  tryTake,
-  route,
-  onFull,
-}: ForwardedDelivery<Message>): (message: Message) => void {
-  const waiting: { message: Message; release: Release | undefined }[] = [];
+export function createForwardedDelivery(
+  tryTake: (bytes: number) => Release | undefined,
+  route: (message: AcceptedMessage) => Promise<unknown> | undefined,
+  onFull: (message: AcceptedMessage) => void,
+): (message: AcceptedMessage) => void {
+  const waiting: { message: AcceptedMessage; release: Release | undefined }[] = [];
   let undelivered_bytes = 0;
 
   function routeWaiting(max_bytes: number): void {
