@@ -2,7 +2,7 @@ import { once, setMaxListeners } from 'node:events';
 import type { Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Database, Log } from '../db/database.js';
+import type { Log } from '../db/database.js';
 import { createNetworkFilter } from '../egress/addresses.js';
 import { createClientFinder } from '../http/client-address.js';
 import { listen } from '../http/server.js';
@@ -10,14 +10,11 @@ import type { TlsFiles } from '../http/tls-files.js';
 import { coalesce } from '../lib/coalesce.js';
 import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
-import type { Keyring } from '../objects/api-keys.js';
-import type { AreAncestorsEnabled } from '../objects/tree/ancestors.js';
 import type { Ingest } from '../streams/ingest.js';
 import { createAccountBrokers } from './account-broker.js';
 import { reasons } from './connection/reasons.js';
 import { createHandshake } from './login/handshake.js';
-import { findWillPermissions } from './login/login.js';
-import type { Verify } from './login/passwords.js';
+import { findWillPermissions, type LoginDeps } from './login/login.js';
 import { SessionAuthorizer } from './login/session-authorizer.js';
 import type { Refusal } from './protocol/connect-packet.js';
 import { takeProxyHeader } from './protocol/proxy-header.js';
@@ -49,17 +46,11 @@ export interface BrokerMetrics {
   published(): void;
 }
 
-interface Options {
-  db: Database;
+interface Options extends Omit<LoginDeps, 'findDeviceLogin'> {
   ingest: Ingest;
   link: DeviceLink;
-  areAncestorsEnabled: AreAncestorsEnabled;
-  keyring: Keyring;
-  verify: Verify;
   log: Log;
   metrics: BrokerMetrics;
-  /** Epoch milliseconds. */
-  clock: () => number;
   /** Networks of proxies whose X-Forwarded-For and PROXY protocol are believed. */
   trusted_proxies: readonly string[];
 }
@@ -85,7 +76,7 @@ export async function startBroker(options: Options) {
   const authorizer = new SessionAuthorizer({ db, sessions, warn, clock });
   const rules = createRules({ ...options, authorizer, warn });
   const writer = createStateWriter(db);
-  const peers = startPeers({ db, warn, events: createPeerEvents() });
+  const peers = startPeers(db, warn, createPeerEvents());
   const brokers = createAccountBrokers({
     db,
     clock,

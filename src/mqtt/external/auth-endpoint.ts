@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { type Request, Router } from 'express';
-import type { Database, Log } from '../../db/database.js';
+import type { Log } from '../../db/database.js';
 import { AppError } from '../../errors.js';
 import { readBody } from '../../http/body.js';
 import { createCloseSignal } from '../../http/close-signal.js';
@@ -8,8 +8,6 @@ import { localsOf } from '../../http/context.js';
 import { awaitLater } from '../../lib/promises.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { BridgeConfig } from '../../lib/server-addresses.js';
-import type { Keyring } from '../../objects/api-keys.js';
-import type { AreAncestorsEnabled } from '../../objects/tree/ancestors.js';
 import { describeFailure, findGrant, findKeyLogin, type LoginDeps, logIn, type RefusedLogin } from '../login/login.js';
 import { createLoginQueue } from '../login/login-queue.js';
 import { createPasswordVerifier } from '../login/passwords.js';
@@ -28,18 +26,13 @@ import { bridge_client_prefix, splitUsername } from './bridge-login.js';
 import { bindClient, isBoundClient } from './client-bindings.js';
 import { canShareVhost, isKeyAllowed } from './routing-keys.js';
 
-interface Options {
+interface Options extends Omit<LoginDeps, 'findDeviceLogin' | 'verify'> {
   /** Without it the endpoints answer 404. */
   secret: string | undefined;
   /** Logins of the bridge, which may do everything. */
   bridges: readonly BridgeConfig[] | undefined;
-  db: Database;
-  keyring: Keyring;
-  areAncestorsEnabled: AreAncestorsEnabled;
   log: Log;
   metrics: { refused(reason: Refusal): void };
-  /** Epoch milliseconds. */
-  clock: () => number;
 }
 
 /** A refused login, or something else that is not allowed. */

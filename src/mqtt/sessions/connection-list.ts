@@ -8,7 +8,7 @@ import { AppError } from '../../errors.js';
 import type { OperationContext } from '../../objects/context.js';
 import { connection as connectionType } from '../../resources/index.js';
 import { reasons } from '../connection/reasons.js';
-import type { Peers } from './peers.js';
+import type { BrokerDeps } from './broker-deps.js';
 import type { Session } from './session.js';
 
 /** A connection that has logged in, as lists show it. */
@@ -29,11 +29,7 @@ interface StoredConnection {
   is_ending?: true;
 }
 
-interface Deps {
-  db: Database;
-  peers: Pick<Peers, 'id'>;
-  /** Aborts when the process ends: what is listed of its connections is deleted all at once. */
-  stopped: AbortSignal;
+interface Deps extends Pick<BrokerDeps, 'db' | 'peers' | 'stopped'> {
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }

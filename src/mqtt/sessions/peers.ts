@@ -37,17 +37,11 @@ const read_limit_ms = 2000;
 const ping_delay_ms = 20;
 const retry_ms = 500;
 
-interface Deps {
-  db: Database;
-  events: PeerEvents;
-  warn: LogLine;
-}
-
 /** The instances of the service that have a broker and use the same database. */
 export type Peers = ReturnType<typeof startPeers>;
 
 /** Registers this instance, and follows the others while there are any. */
-export function startPeers({ db, events, warn }: Deps) {
+export function startPeers(db: Database, warn: LogLine, events: PeerEvents) {
   const stopped = new AbortController();
   const place = readPlace();
   let id = randomUUID() as string;

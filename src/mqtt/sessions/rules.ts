@@ -6,6 +6,7 @@ import type { LogLine } from '../../lib/rate-limited-log.js';
 import type { Ingest } from '../../streams/ingest.js';
 import { findStored } from '../../streams/store.js';
 import { type Reason, reasons } from '../connection/reasons.js';
+import type { SessionAuthorizer } from '../login/session-authorizer.js';
 import { findSharedFilter, hasTooManyLevels, isServiceTopic, parseDeviceTopic } from '../protocol/topics.js';
 import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
 import { type Drop, type DropReason, describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
@@ -35,11 +36,7 @@ interface RulesOptions {
   /** Epoch milliseconds. */
   clock: () => number;
   warn: LogLine;
-  authorizer: {
-    /** Evaluates `test` on current permissions. @throws what the database throws */
-    allows(session: Session, test: (session: Session) => boolean): Promise<boolean>;
-    isFresh(session: Session): boolean;
-  };
+  authorizer: SessionAuthorizer;
 }
 
 /** Clocks of instances, and of this one before and after it was set, differ by less. */
