@@ -18,11 +18,9 @@ import type { ClaimedSession, SessionRecord } from './sessions/account-sessions.
 import type { BrokerDeps } from './sessions/broker-deps.js';
 import { Delivery, type Origin } from './sessions/delivery.js';
 import { DeviceFeed } from './sessions/device-feed.js';
-import type { DeviceFeeds } from './sessions/device-feeds.js';
-import type { RetainedMessages } from './sessions/retained-messages.js';
 import type { Session } from './sessions/session.js';
 import { isOfQueue, openSessionQueue } from './sessions/session-queue.js';
-import { type Subscribers, Subscriptions } from './sessions/subscriptions.js';
+import { type SubscriptionDeps, Subscriptions } from './sessions/subscriptions.js';
 import { findDelay } from './sessions/wills.js';
 import type { SharedMessage } from './store/messages.js';
 import { session_ttl_s } from './store/sessions.js';
@@ -31,10 +29,7 @@ import { session_ttl_s } from './store/sessions.js';
 const default_receive_maximum = 10_000;
 
 /** State that the clients of an account share. */
-export interface ClientDeps extends BrokerDeps {
-  deviceFeeds: DeviceFeeds;
-  retained: RetainedMessages;
-  subscribers: Subscribers;
+export interface ClientDeps extends BrokerDeps, SubscriptionDeps {
   /** Clients of this process by client id. */
   clients: Map<string, Delivery>;
   handlePublish: HandlePublish;
@@ -59,7 +54,6 @@ export class Client implements Host<Origin> {
     private readonly deps: ClientDeps,
   ) {
     const { level, properties } = session.connect;
-    const { rules, subscribers, retained, deviceFeeds } = deps;
     const limits = {
       level,
       receive_maximum: properties.receive_maximum ?? default_receive_maximum,
@@ -69,19 +63,9 @@ export class Client implements Host<Origin> {
     };
     this.connection = new Connection<Origin>(limits, this);
     this.delivery = new Delivery(session, this.connection, deps);
-    this.subscriptions = new Subscriptions({
-      // not all that deps has: such an object gets a hidden class of its own for each connection
-      session,
-      delivery: this.delivery,
-      rules,
-      subscribers,
-      retained,
-      deviceFeeds,
-      save: coalesce(() =>
-        deps.saveSubscriptions(session, (record) => this.openQueue(record, { wasCut: false, isNew: true })),
-      ),
-      openFeed: () => this.openFeed(),
-    });
+    const openQueue = (record: SessionRecord) => this.openQueue(record, { wasCut: false, isNew: true });
+    const save = coalesce(() => deps.saveSubscriptions(session, openQueue));
+    this.subscriptions = new Subscriptions(session, this.delivery, deps, () => this.openFeed(), save);
   }
 
   /** Opens the queue of a persistent session, and grants again what it has subscribed to. */

@@ -5,12 +5,12 @@ import type { RequestedFilter, SubscribePacket } from '../connection/packets.js'
 import { reasons } from '../connection/reasons.js';
 import { findSharedFilter } from '../protocol/topics.js';
 import type { StoredSubscription, SubscriptionOptions } from '../store/sessions.js';
+import type { BrokerDeps } from './broker-deps.js';
 import type { Delivery } from './delivery.js';
 import type { DeviceFeed } from './device-feed.js';
 import { type DeviceFeeds, isFed } from './device-feeds.js';
 import type { FilterTree } from './filter-tree.js';
 import type { RetainedMessages } from './retained-messages.js';
-import type { Rules } from './rules.js';
 import type { Session } from './session.js';
 import { findMatch } from './session-filters.js';
 
@@ -22,16 +22,11 @@ const max_subscriptions = 200;
 /** Clients of this process that get a message. */
 export type Subscribers = FilterTree<Delivery>;
 
-interface Deps {
-  session: Session;
-  delivery: Delivery;
-  rules: Rules;
+/** What the subscriptions of all clients of an account share. */
+export interface SubscriptionDeps extends Pick<BrokerDeps, 'rules'> {
   subscribers: Subscribers;
   retained: RetainedMessages;
   deviceFeeds: DeviceFeeds;
-  openFeed(): DeviceFeed;
-  /** Stores the subscriptions; concurrent calls share a write. @throws what the database throws */
-  save(): Promise<void>;
 }
 
 const isGranted = (code: number | undefined) => code !== undefined && code < reasons.unspecified;
@@ -43,11 +38,18 @@ export class Subscriptions {
   private granting: Promise<unknown> | undefined;
   private sending: Promise<void> | undefined;
 
-  constructor(private readonly deps: Deps) {}
+  /** @param save stores the subscriptions; concurrent calls share a write, and it throws what the database throws */
+  constructor(
+    private readonly session: Session,
+    private readonly delivery: Delivery,
+    private readonly deps: SubscriptionDeps,
+    private readonly openFeed: () => DeviceFeed,
+    private readonly save: () => Promise<void>,
+  ) {}
 
   /** Grants filters one after the other, calls back with a code for each, and sends what is retained. */
   async subscribe(packet: SubscribePacket, granted: (codes: readonly number[]) => void): Promise<void> {
-    const { session, rules } = this.deps;
+    const { session, deps } = this;
     let before: ReadonlyMap<string, SubscriptionOptions> = session.subscriptions;
     try {
       const grants = awaitLater(
@@ -59,7 +61,7 @@ export class Subscriptions {
       this.granting = grants.catch(() => undefined);
       const saving = awaitLater(
         grants.then(async (codes) => {
-          if (codes.some(isGranted)) await this.deps.save();
+          if (codes.some(isGranted)) await this.save();
           return codes;
         }),
       );
@@ -75,10 +77,10 @@ export class Subscriptions {
       );
       for (const each of filters) this.follow(each.filter, wanted.includes(each));
       const topics = wanted.map(({ filter }) => filter);
-      this.sending = (this.sending ?? Promise.resolve()).then(() => this.sendRetained(topics)).catch(rules.failed);
+      this.sending = (this.sending ?? Promise.resolve()).then(() => this.sendRetained(topics)).catch(deps.rules.failed);
       await this.sending;
     } catch (error) {
-      rules.failed(error);
+      deps.rules.failed(error);
       for (const { filter } of packet.filters) {
         const previous = before.get(filter);
         if (previous === undefined) this.remove(filter);
@@ -90,39 +92,39 @@ export class Subscriptions {
 
   /** @returns a code for each filter */
   async unsubscribe(filters: readonly string[]): Promise<readonly number[]> {
-    const { session, rules } = this.deps;
+    const { session, deps } = this;
     const removing = awaitLater(
       Promise.resolve(this.granting).then(() => filters.map((filter) => this.remove(filter))),
     );
     this.granting = removing;
     const found = await removing;
-    const saved = awaitLater(this.deps.save().catch(rules.failed));
+    const saved = awaitLater(this.save().catch(deps.rules.failed));
     if (session.queue !== undefined) await saved;
     return found.map((isFound) => (isFound ? reasons.success : reasons.no_subscription_existed));
   }
 
   /** Takes over the subscriptions of a persistent session that are still allowed. */
   async restore(stored: readonly StoredSubscription[]): Promise<void> {
-    const { session, rules } = this.deps;
+    const { session, deps } = this;
     const names = stored.map(({ topic }) => topic);
-    const refusals = await rules.findRefusals(session, names);
+    const refusals = await deps.rules.findRefusals(session, names);
     for (const [index, { topic, ...options }] of stored.entries())
       if (refusals[index] === undefined) session.subscriptions.set(topic, options);
-    if (session.subscriptions.size < stored.length) await this.deps.save();
+    if (session.subscriptions.size < stored.length) await this.save();
   }
 
   /** Begins to deliver what they cover. */
   start(): void {
-    for (const [filter, granted] of this.deps.session.subscriptions) {
+    for (const [filter, granted] of this.session.subscriptions) {
       this.addTo(filter, granted);
       this.follow(filter, true);
     }
   }
 
   close(): void {
-    const { session, deviceFeeds } = this.deps;
+    const { session, deps } = this;
     for (const filter of session.subscriptions.keys()) this.stopDelivery(filter);
-    if (this.feed !== undefined) deviceFeeds.leave(this.feed);
+    if (this.feed !== undefined) deps.deviceFeeds.leave(this.feed);
   }
 
   /** The client has acknowledged a command. */
@@ -131,44 +133,44 @@ export class Subscriptions {
   }
 
   private follow(filter: string, isRetainedWanted: boolean): void {
-    const { session, deviceFeeds } = this.deps;
+    const { session, deps } = this;
     if (!isFed(filter) || findSharedFilter(filter) !== undefined) return;
     // it may have been unsubscribed before it was stored
     if (!session.outbox.isOpen() || !session.subscriptions.has(filter)) return;
-    this.feed ??= this.deps.openFeed();
-    deviceFeeds.follow(this.feed, filter, isRetainedWanted);
+    this.feed ??= this.openFeed();
+    deps.deviceFeeds.follow(this.feed, filter, isRetainedWanted);
   }
 
   private put(filter: string, granted: SubscriptionOptions): void {
-    const { session } = this.deps;
+    const { session } = this;
     session.subscriptions.set(filter, granted);
     if (session.outbox.isOpen()) this.addTo(filter, granted);
   }
 
   /** The stored session is the member of a shared subscription. */
   private addTo(filter: string, granted: SubscriptionOptions): void {
-    const { subscribers, delivery } = this.deps;
-    if (findSharedFilter(filter) === undefined) subscribers.add(filter, delivery, granted);
+    const { delivery, deps } = this;
+    if (findSharedFilter(filter) === undefined) deps.subscribers.add(filter, delivery, granted);
   }
 
   private stopDelivery(filter: string): void {
-    const { subscribers, delivery, deviceFeeds } = this.deps;
-    subscribers.remove(filter, delivery);
-    if (this.feed !== undefined) deviceFeeds.unfollow(this.feed, filter);
+    const { delivery, deps } = this;
+    deps.subscribers.remove(filter, delivery);
+    if (this.feed !== undefined) deps.deviceFeeds.unfollow(this.feed, filter);
   }
 
   private remove(filter: string): boolean {
     this.stopDelivery(filter);
-    return this.deps.session.subscriptions.delete(filter);
+    return this.session.subscriptions.delete(filter);
   }
 
   /** @returns the code of a filter that is granted or refused */
   private grant(requested: RequestedFilter, id: number | undefined, refusal: number | undefined): number {
-    const { session, rules } = this.deps;
+    const { session, deps } = this;
     const { filter, qos, no_local, retain_as_published } = requested;
     if (refusal !== undefined) return refusal;
     if (!session.subscriptions.has(filter) && session.subscriptions.size >= max_subscriptions) {
-      rules.refuseSubscription(session, filter, 'too many');
+      deps.rules.refuseSubscription(session, filter, 'too many');
       return reasons.quota;
     }
     this.put(filter, {
@@ -181,9 +183,9 @@ export class Subscriptions {
   }
 
   private async grantAll({ filters, properties }: SubscribePacket): Promise<number[]> {
-    const { session, rules } = this.deps;
+    const { session, deps } = this;
     const names = filters.map(({ filter }) => filter);
-    const refusals = await rules.findRefusals(session, names);
+    const refusals = await deps.rules.findRefusals(session, names);
     const codes: number[] = [];
     for (const [index, requested] of filters.entries()) {
       codes.push(this.grant(requested, properties.subscription_id, refusals[index]));
@@ -193,8 +195,8 @@ export class Subscriptions {
   }
 
   private async sendRetained(filters: readonly string[]): Promise<void> {
-    const { session, retained, delivery } = this.deps;
-    for await (const message of retained.find(filters)) {
+    const { session, delivery, deps } = this;
+    for await (const message of deps.retained.find(filters)) {
       if (!session.outbox.isOpen()) return;
       const match = findMatch(session.subscriptions, message.topic);
       if (match !== undefined) await delivery.deliverStored({ ...message, retain: true }, match);
