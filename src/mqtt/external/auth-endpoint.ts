@@ -20,7 +20,7 @@ import {
   type LoginNames,
   redactTopic,
 } from '../sessions/login-names.js';
-import type { TopicPermissions } from '../sessions/permissions.js';
+import type { LoggedIn } from '../sessions/permissions.js';
 import { createLoginLookup } from '../store/credentials.js';
 import { bridge_client_prefix, splitUsername } from './bridge-login.js';
 import { bindClient, isBoundClient } from './client-bindings.js';
@@ -41,11 +41,8 @@ type Denial = RefusedLogin | (Omit<RefusedLogin, 'refusal'> & { refusal: 'not al
 /** @param signal aborts when the client is gone @returns undefined if it is allowed */
 type AuthCheck = (params: URLSearchParams, signal: AbortSignal) => Promise<Denial | undefined>;
 
-/** The owner of a username, with its permissions and the owner of its client ids. */
-interface Subject {
-  account: string;
-  owner: string;
-  permissions: TopicPermissions;
+/** The login of a username. `owner` is that of its client ids. */
+interface Subject extends LoggedIn {
   names: LoginNames;
 }
 
@@ -214,7 +211,7 @@ async function isTopicAllowed(subject: Subject, params: URLSearchParams, isBound
 }
 
 /** The owner of client ids: a device keeps its ids when its credentials are replaced. */
-function ownerOf({ owner, permissions }: Pick<Subject, 'owner' | 'permissions'>): string {
+function ownerOf({ owner, permissions }: LoggedIn): string {
   return permissions.kind === 'device' ? `device ${permissions.device}` : owner;
 }
 

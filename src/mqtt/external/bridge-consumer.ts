@@ -1,39 +1,31 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { IPublishPacket } from 'mqtt';
-import type { Database, Log } from '../../db/database.js';
+import type { Log } from '../../db/database.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { BridgeConfig } from '../../lib/server-addresses.js';
 import type { Keyring } from '../../objects/api-keys.js';
 import { isScopeSufficient } from '../../schema/operation.js';
 import type { Ingest } from '../../streams/ingest.js';
 import { packet_limit_bytes } from '../connection/frames.js';
+import type { LoginDeps } from '../login/login.js';
 import { parseStreamTopic, type StreamTopic } from '../protocol/topics.js';
 import { type Drop, type DropReason, describeDrop, ingestPublish, type PublishResult } from '../sessions/ingest.js';
 import { redactTopic } from '../sessions/login-names.js';
-import { createKeyPermissions, type TopicPermissions } from '../sessions/permissions.js';
+import { createKeyPermissions, type LoggedIn } from '../sessions/permissions.js';
 import { splitUsername } from './bridge-login.js';
 import { hasStreams } from './client-bindings.js';
 import { canShareVhost, topicFromKey } from './routing-keys.js';
 
-export interface ConsumerOptions {
+export interface ConsumerOptions extends Pick<LoginDeps, 'db' | 'keyring' | 'clock'> {
   /** The brokers are RabbitMQ, which delegates logins and topic checks to the service. */
   rabbitmq: boolean;
-  db: Database;
   ingest: Ingest;
-  keyring: Keyring;
   log: Log;
   metrics: { published(): void; dropped(reason: DropReason, field?: string): void };
-  /** Epoch milliseconds. */
-  clock: () => number;
 }
 
 /** Handles a message while `isOpen`. @returns whether it is settled: stored, or dropped for good */
 export type Consume = (packet: IPublishPacket, isOpen: () => boolean) => Promise<boolean>;
-
-interface Sender {
-  account: string;
-  permissions: TopicPermissions;
-}
 
 const retry_ms = 1000;
 
@@ -42,7 +34,7 @@ const retry_ms = 1000;
  * unacknowledged messages then stops the delivery.
  */
 export function createConsumer(options: ConsumerOptions, { username }: BridgeConfig, isHeld: () => boolean): Consume {
-  const { rabbitmq, metrics } = options;
+  const { rabbitmq, metrics, db, ingest, keyring, clock } = options;
   const vhost = rabbitmq ? splitUsername(username).vhost : undefined;
   const isShared = rabbitmq && (vhost === undefined || vhost === '/');
   const isAccepted = (account: string) => (isShared ? canShareVhost(account) : !rabbitmq || account === vhost);
@@ -56,6 +48,25 @@ export function createConsumer(options: ConsumerOptions, { username }: BridgeCon
     warn(`MQTT bridge: message dropped: ${describeDrop(dropped)}`, fields, topic);
   }
 
+  /** @param isRetry the message may be stored already */
+  async function storeMessage(topic: string, payload: Buffer, isRetry: boolean): Promise<PublishResult> {
+    const streamTopic = parseStreamTopic(topic, true);
+    if (streamTopic === undefined)
+      return { drop: 'invalid', field: 'topic', fault: 'must end with /streams or /status' };
+    if (payload.length > packet_limit_bytes) return { drop: 'too_large' };
+    const now = clock() / 1000;
+    const ingestOnce: Ingest = async (job) => {
+      if (!(await hasStreams(db, job))) await ingest(job);
+    };
+    try {
+      const sender = await findSender(keyring, streamTopic, now);
+      if (sender === undefined || !isAccepted(sender.account)) return { drop: 'not_allowed' };
+      return await ingestPublish(isRetry ? ingestOnce : ingest, { ...sender, topic, payload, now });
+    } catch (error) {
+      return { drop: 'database', error };
+    }
+  }
+
   return async ({ topic: sentTopic, payload, retain, dup }, isOpen) => {
     // the broker repeats retained messages with every subscription
     if (retain) return true;
@@ -63,7 +74,7 @@ export function createConsumer(options: ConsumerOptions, { username }: BridgeCon
     const bytes = typeof payload === 'string' ? Buffer.from(payload) : payload;
     metrics.published();
     for (let isRetry = dup; isHeld() && isOpen(); isRetry = true) {
-      const result = await storeMessage(options, { topic, payload: bytes, isAccepted, isRetry });
+      const result = await storeMessage(topic, bytes, isRetry);
       if (!('drop' in result)) return true;
       if (result.drop !== 'database') {
         reportDropped(result, topic);
@@ -76,37 +87,12 @@ export function createConsumer(options: ConsumerOptions, { username }: BridgeCon
   };
 }
 
-interface BridgedMessage {
-  topic: string;
-  payload: Buffer;
-  /** Reports whether messages of an account are accepted. */
-  isAccepted(account: string): boolean;
-  /** The message may be stored already. */
-  isRetry: boolean;
-}
-
-async function storeMessage(
-  { db, ingest, keyring, clock }: ConsumerOptions,
-  { topic, payload, isAccepted, isRetry }: BridgedMessage,
-): Promise<PublishResult> {
-  const streamTopic = parseStreamTopic(topic, true);
-  if (streamTopic === undefined) return { drop: 'invalid', field: 'topic', fault: 'must end with /streams or /status' };
-  if (payload.length > packet_limit_bytes) return { drop: 'too_large' };
-  const now = clock() / 1000;
-  const ingestOnce: Ingest = async (job) => {
-    if (!(await hasStreams(db, job))) await ingest(job);
-  };
-  try {
-    const sender = await findSender(keyring, streamTopic, now);
-    if (sender === undefined || !isAccepted(sender.account)) return { drop: 'not_allowed' };
-    return await ingestPublish(isRetry ? ingestOnce : ingest, { ...sender, topic, payload, now });
-  } catch (error) {
-    return { drop: 'database', error };
-  }
-}
-
 /** Derives the sender from the topic, which the broker has authorized: a device, or an API key that may send streams. */
-async function findSender(keyring: Keyring, { device }: StreamTopic, now: number): Promise<Sender | undefined> {
+async function findSender(
+  keyring: Keyring,
+  { device }: StreamTopic,
+  now: number,
+): Promise<Omit<LoggedIn, 'owner'> | undefined> {
   if (device === undefined) return undefined;
   const at = device.lastIndexOf('@');
   if (at >= 0)

@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type IPublishPacket, type MqttClient } from 'mqtt';
 import type { Log } from '../../db/database.js';
 import { awaitLater } from '../../lib/promises.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { BridgeConfig } from '../../lib/server-addresses.js';
+import { runUntilTimeLimit } from '../../lib/time-limit.js';
 import type { Consume } from './bridge-consumer.js';
 
 interface Options {
@@ -82,10 +82,7 @@ export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options
     disconnect,
     async close(): Promise<void> {
       closing.abort();
-      const finished = new AbortController();
-      const limit = { signal: finished.signal };
-      await Promise.race([messages.settled(), sleep(finish_ms, undefined, limit).catch(() => undefined)]);
-      finished.abort();
+      await runUntilTimeLimit(finish_ms, undefined, messages.settled).catch(() => undefined);
       disconnect(false);
     },
   };
@@ -110,7 +107,7 @@ function createAckQueue(consume: (packet: IPublishPacket) => Promise<boolean>) {
       if (unsettled < max_unsettled) next();
       else resume = next;
     },
-    settled: () => tail,
+    settled: async () => tail,
   };
 }
 

@@ -12,12 +12,13 @@ import { isTopic } from '../protocol/topics.js';
 import type { ConnectionList } from '../sessions/connection-list.js';
 import type { DropReason } from '../sessions/ingest.js';
 import { describeConnect, describeOwner, formatName } from '../sessions/login-names.js';
+import type { LoggedIn } from '../sessions/permissions.js';
 import type { Session } from '../sessions/session.js';
 import { SessionWill } from '../sessions/wills.js';
 import { createRandomId } from '../store/keys.js';
 import { session_ttl_s } from '../store/sessions.js';
 import { findCertifiedDevice } from './client-certificate.js';
-import { describeFailure, type LoggedIn, type LoginDeps, logIn, ownerOfClientIds, type RefusedLogin } from './login.js';
+import { describeFailure, type LoginDeps, logIn, ownerOfClientIds, type RefusedLogin } from './login.js';
 import { createLoginQueue, type LoginQueue } from './login-queue.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
 

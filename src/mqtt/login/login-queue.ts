@@ -1,6 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { AppError } from '../../errors.js';
 import { createShares, type Release } from '../../lib/shares.js';
+import { runWithTimeLimit, TimeLimitError } from '../../lib/time-limit.js';
 
 interface Limits {
   max_running: number;
@@ -47,16 +48,14 @@ export function createLoginQueue(limits: Partial<Limits> = {}) {
 
   async function waitForTurn({ username, signal }: LoginOrigin, share: string): Promise<Release> {
     if ((queued.get(username) ?? 0) >= max_queued_per_user) throw new QueueFullError('too many logins of a username');
-    const late = new AbortController();
-    const timer = setTimeout(() => late.abort(new QueueFullError('login waited too long')), max_wait_ms).unref();
     const caller = { key: username, waiting: 0, waited_ms: 0 };
     count(username, 1);
     try {
-      return await slots.acquire(share, { caller, signal: AbortSignal.any([signal, late.signal]) });
+      return await runWithTimeLimit(max_wait_ms, signal, (ended) => slots.acquire(share, { caller, signal: ended }));
     } catch (error) {
+      if (error instanceof TimeLimitError) throw new QueueFullError('login waited too long');
       throw error instanceof AppError ? new QueueFullError('login queue is full') : error;
     } finally {
-      clearTimeout(timer);
       count(username, -1);
     }
   }

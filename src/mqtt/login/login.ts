@@ -11,6 +11,7 @@ import {
   canPublish,
   createDevicePermissions,
   createKeyPermissions,
+  type LoggedIn,
   refreshPermissions,
   type TopicPermissions,
 } from '../sessions/permissions.js';
@@ -46,13 +47,6 @@ export interface LoginRequest {
   certified?: string | undefined;
   /** Aborts when the client is gone. */
   signal: AbortSignal;
-}
-
-/** The account and permissions of a successful login. */
-export interface LoggedIn {
-  account: string;
-  owner: string;
-  permissions: TopicPermissions;
 }
 
 /** A refused login, with the names that are known of its client. */

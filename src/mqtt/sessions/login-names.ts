@@ -1,5 +1,5 @@
 import type { ConnectPacket } from '../connection/packets.js';
-import { isKeyLevel, type TopicPermissions } from './permissions.js';
+import { isKeyLevel, type LoggedIn, type TopicPermissions } from './permissions.js';
 
 /** Names of a login and its connection for the log. A username that is an API key is never one of them. */
 export interface LoginNames {
@@ -9,12 +9,6 @@ export interface LoginNames {
   key_id?: string;
   client_id?: string | undefined;
   ip?: string;
-}
-
-interface Owner {
-  account: string;
-  owner: string;
-  permissions: TopicPermissions;
 }
 
 /** Prefix of the ids of keys in the owner of a login. */
@@ -49,7 +43,7 @@ export function describeDevice(username: string, { account, device }: { account:
 }
 
 /** Names the owner of a login. */
-export function describeOwner({ account, owner, permissions }: Owner) {
+export function describeOwner({ account, owner, permissions }: LoggedIn) {
   return {
     account,
     ...(permissions.kind === 'device' && { device: permissions.device }),

@@ -28,6 +28,14 @@ export type TopicPermissions =
     }
   | { kind: 'key'; digest: string; limit: KeyLimit | undefined };
 
+/** The account, the owner and the permissions of a login. */
+export interface LoggedIn {
+  account: string;
+  /** The credentials, the certificate or the API key. */
+  owner: string;
+  permissions: TopicPermissions;
+}
+
 /** Permissions of a device: its own topics, and those granted to it. */
 export function createDevicePermissions({ device, parent, hash, topics = [] }: MqttDevice): TopicPermissions {
   return { kind: 'device', device, parent, hash, filters: topics.map((filter) => filter.split('/')) };

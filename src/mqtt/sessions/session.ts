@@ -3,7 +3,7 @@ import type { ConnectPacket, Qos } from '../connection/packets.js';
 import type { Reason } from '../connection/reasons.js';
 import type { SubscriptionOptions } from '../store/sessions.js';
 import type { LoginNames } from './login-names.js';
-import type { TopicPermissions } from './permissions.js';
+import type { LoggedIn } from './permissions.js';
 import type { ReceivedPackets } from './received-packets.js';
 import type { SessionQueue } from './session-queue.js';
 import type { SessionWill } from './wills.js';
@@ -11,10 +11,7 @@ import type { SessionWill } from './wills.js';
 export type { Qos };
 
 /** A connection that has logged in. */
-export interface Session {
-  readonly account: string;
-  /** The credentials or the API key of the login. */
-  readonly owner: string;
+export interface Session extends LoggedIn {
   /** The device or the key that client ids belong to. */
   readonly client_id_owner: string;
   readonly client_id: string;
@@ -25,7 +22,6 @@ export interface Session {
   readonly outbox: Outbox;
   /** Resolves when the connection has ended and the state that outlasts the connection is stored, too. */
   readonly left: Promise<void>;
-  permissions: TopicPermissions;
   /** When the topics in `permissions` were read, in epoch seconds. */
   topics_read_at: number;
   /** When `permissions` were read (`performance.now()`); stale ones allow nothing. */

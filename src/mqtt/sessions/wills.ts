@@ -4,13 +4,10 @@ import type { WillPacket } from '../connection/packets.js';
 import { joinKey } from '../store/keys.js';
 import { optionsOf } from '../store/messages.js';
 import { type StoredWill, saveWill, withdrawWill } from '../store/wills.js';
-import { canPublish, type TopicPermissions } from './permissions.js';
+import { canPublish, type LoggedIn, type TopicPermissions } from './permissions.js';
 
 /** Owner of the will. */
-interface WillOwner {
-  account: string;
-  owner: string;
-  permissions: TopicPermissions;
+interface WillOwner extends LoggedIn {
   client_id: string;
   expiry_s: number;
 }
