@@ -20,6 +20,7 @@ import type { Refusal } from './protocol/connect-packet.js';
 import { takeProxyHeader } from './protocol/proxy-header.js';
 import { createTcpServer } from './protocol/tcp-listener.js';
 import { openWebSocketEndpoint } from './protocol/websocket.js';
+import type { BrokerDeps } from './sessions/broker-deps.js';
 import { createConnectionList, removeConnections } from './sessions/connection-list.js';
 import type { DeviceLink } from './sessions/device-link.js';
 import type { PublishResult } from './sessions/ingest.js';
@@ -77,34 +78,19 @@ export async function startBroker(options: Options) {
   const rules = createRules({ ...options, authorizer, warn });
   const writer = createStateWriter(db);
   const peers = startPeers(db, warn, createPeerEvents());
-  const brokers = createAccountBrokers({
-    db,
-    clock,
-    rules,
-    peers,
-    writer,
+  const deps: BrokerDeps = {
+    ...{ db, clock, rules, peers, writer, link: options.link },
     messageMemory: createMessageMemory(),
-    link: options.link,
     onWillDeferred: waitForWill,
     stopped: stopped.signal,
-  });
-  const connections = createConnectionList({
-    db,
-    peers,
-    stopped: stopped.signal,
-    failed: (error) => warn('MQTT connections could not be listed', { err: error }),
-  });
+  };
+  const brokers = createAccountBrokers(deps);
+  const reportUnlisted = (error: unknown) => warn('MQTT connections could not be listed', { err: error });
+  const connections = createConnectionList(deps, reportUnlisted);
   const serve = createHandshake({
-    ...options,
+    ...{ ...options, ...deps, warn, sessions, authorizer, connections },
     findDeviceLogin: createLoginLookup(db),
-    warn,
-    sessions,
-    authorizer,
     admit: async (session, request) => (await brokers.of(session.account)).admit(session, request),
-    connections,
-    stopped: stopped.signal,
-    protocolError: rules.protocolError,
-    waitUntilJoined: peers.waitUntilJoined,
   });
   const publishDueWills = coalesce(async () => {
     for (const will of await findDueWills(db, new Date(clock()))) await publishWill(will);

@@ -9,6 +9,7 @@ import type { ConnectPacket } from '../connection/packets.js';
 import { type Reason, reasons } from '../connection/reasons.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from '../protocol/connect-packet.js';
 import { isTopic } from '../protocol/topics.js';
+import type { BrokerDeps } from '../sessions/broker-deps.js';
 import type { ConnectionList } from '../sessions/connection-list.js';
 import type { DropReason } from '../sessions/ingest.js';
 import { describeConnect, describeOwner, formatName } from '../sessions/login-names.js';
@@ -22,7 +23,7 @@ import { describeFailure, type LoginDeps, logIn, ownerOfClientIds, type RefusedL
 import { createLoginQueue, type LoginQueue } from './login-queue.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
 
-interface Options extends LoginDeps {
+interface Options extends LoginDeps, Pick<BrokerDeps, 'rules' | 'peers' | 'stopped'> {
   warn: LogLine;
   metrics: { connections(count: number): void; dropped(reason: DropReason): void; refused(reason: Refusal): void };
   /** All live sessions; the handshake adds and removes them. */
@@ -30,12 +31,7 @@ interface Options extends LoginDeps {
   authorizer: SessionAuthorizer;
   /** Hands a session to the broker of its account. @returns the reason of a refusal. @throws what the database throws */
   admit(session: Session, request: ConnectRequest): Promise<Refusal | undefined>;
-  /** Reports a client that closes its own connection by what it does. */
-  protocolError(session: Session, error: string): void;
   connections: ConnectionList;
-  /** Waits until other instances know this one. */
-  waitUntilJoined(): Promise<void>;
-  stopped: AbortSignal;
 }
 
 interface NewConnection {
@@ -66,7 +62,7 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     if ('refusal' in login) return login;
     let session: Session | undefined;
     try {
-      await options.waitUntilJoined();
+      await options.peers.waitUntilJoined();
       if (options.stopped.aborted) return { refusal: 'unavailable' };
       session = openSession(options, { ...connection, login, read_at });
       const refusal = await options.admit(session, request);
@@ -144,13 +140,13 @@ interface NewSession extends NewConnection {
 }
 
 function openSession(
-  { db, sessions, metrics, authorizer, protocolError, warn }: Options,
+  { db, sessions, metrics, authorizer, rules, warn }: Options,
   { ip, request: { stream, packet }, login, read_at }: NewSession,
 ): Session {
   const connection = createRandomId();
   const { level, clean, keep_alive_s, properties, will } = packet;
   const outbox = new Outbox(stream, () => {
-    protocolError(session, 'it does not read');
+    rules.protocolError(session, 'it does not read');
     end(reasons.quota);
   });
   const end = (reason: Reason) =>

@@ -1,6 +1,7 @@
 import type { LookUp } from '../../db/batching/lookup.js';
 import type { Database } from '../../db/database.js';
-import { findValidKeys, hasExpired, type Keyring, type KeyUser, type ValidKey } from '../../objects/api-keys.js';
+import type { KeyLimit } from '../../db/reach.js';
+import { findValidKeys, hasExpired, type Keyring, type KeyUser } from '../../objects/api-keys.js';
 import { type AreAncestorsEnabled, findEnabled } from '../../objects/tree/ancestors.js';
 import { isScopeSufficient } from '../../schema/operation.js';
 import { reasons } from '../connection/reasons.js';
@@ -186,14 +187,12 @@ export async function findKeyLogin(
   return findGrant(device, owner, ofDevice, areAncestorsEnabled);
 }
 
-/** The current state of an owner: a device with its topics, or an API key, of which nothing changes. */
-type Authorization = MqttDevice | Pick<ValidKey, 'limit'>;
-
-const isKey = (authorization: Authorization): authorization is Pick<ValidKey, 'limit'> => 'limit' in authorization;
-
+/** The current state of owners: those that are neither among devices nor keys may do nothing now. */
 interface Reauthorization {
-  /** Owners that are missing here may do nothing now. */
-  authorizations: ReadonlyMap<string, Authorization>;
+  /** Devices with their topics. */
+  devices: ReadonlyMap<string, MqttDevice>;
+  /** What API keys are limited to. Of a key nothing changes. */
+  keys: ReadonlyMap<string, KeyLimit | undefined>;
   /** Owners whose credentials or keys no longer exist. */
   gone: ReadonlySet<string>;
 }
@@ -218,29 +217,23 @@ export async function reauthorize(
     owners.filter((owner) => owner.startsWith(prefix)).map((owner) => owner.slice(prefix.length));
   const hasTopics = (prefix: string) => (login: string, topics_change_until: number) =>
     topicsReadAt(prefix + login) > topics_change_until;
-  const keys = await findValidKeys(db, idsOf(key_prefix), 'stream', now);
+  const validKeys = await findValidKeys(db, idsOf(key_prefix), 'stream', now);
   const found = await Promise.all([
     findDevicesOf(db, idsOf(device_prefix), hasTopics(device_prefix)),
-    findDevicesOfKeys(db, [...keys.values()], hasTopics(key_prefix)),
+    findDevicesOfKeys(db, [...validKeys.values()], hasTopics(key_prefix)),
     findCertifiedDevices(db, idsOf(certificate_prefix), hasTopics(certificate_prefix)),
   ]);
   const prefixes = [device_prefix, key_prefix, certificate_prefix];
-  const devices = found.flatMap((some, index) =>
+  const existing = found.flatMap((some, index) =>
     some.map((device) => ({ ...device, owner: prefixes[index] + device.credentials })),
   );
-  const enabled = await findEnabled(db, devices);
-  const authorizations = new Map<string, Authorization>();
-  const gone = new Set(owners);
-  for (const [id, { limit }] of keys) {
-    if (limit?.field === 'id_device') continue;
-    gone.delete(key_prefix + id);
-    authorizations.set(key_prefix + id, { limit });
-  }
-  for (const [index, device] of devices.entries()) {
-    gone.delete(device.owner);
-    if (device.enabled && enabled[index] === true) authorizations.set(device.owner, device);
-  }
-  return { authorizations, gone };
+  const enabled = await findEnabled(db, existing);
+  const ofNoDevice = [...validKeys].filter(([, { limit }]) => limit?.field !== 'id_device');
+  const keys = new Map(ofNoDevice.map(([id, { limit }]) => [key_prefix + id, limit]));
+  const usable = existing.filter((device, index) => device.enabled && enabled[index] === true);
+  const devices = new Map(usable.map((device) => [device.owner, device]));
+  const present = new Set([...keys.keys(), ...existing.map(({ owner }) => owner)]);
+  return { devices, keys, gone: new Set(owners.filter((owner) => !present.has(owner))) };
 }
 
 /**
@@ -249,19 +242,18 @@ export async function reauthorize(
  */
 export function applyAuthorization(
   session: Session,
-  { authorizations, gone }: Reauthorization,
+  { devices, keys, gone }: Reauthorization,
   { checked, now }: { checked: number; now: number },
 ): Refusal | undefined {
   if (session.revoked || session.checked > checked) return undefined;
-  const authorization = authorizations.get(session.owner);
-  const device = authorization === undefined || isKey(authorization) ? undefined : authorization;
-  const { permissions } = session;
+  const { owner, permissions } = session;
+  const device = devices.get(owner);
   const isPasswordChanged = permissions.kind === 'device' && device !== undefined && permissions.hash !== device.hash;
-  if (authorization === undefined || isPasswordChanged) {
+  if (isPasswordChanged || (device === undefined && !keys.has(owner))) {
     session.revoked = true;
     session.end(reasons.not_authorized);
-    if (authorization !== undefined) return 'password';
-    return gone.has(session.owner) ? 'does not exist' : 'disabled';
+    if (isPasswordChanged) return 'password';
+    return gone.has(owner) ? 'does not exist' : 'disabled';
   }
   if (device !== undefined) session.permissions = refreshPermissions(permissions, device);
   if (device?.topics !== undefined) session.topics_read_at = now;
@@ -276,10 +268,9 @@ export async function findWillPermissions(
   now: number,
 ): Promise<TopicPermissions | undefined> {
   const { owner, topic } = will;
-  const { authorizations } = await reauthorize(db, [owner], now, () => 0);
-  const authorization = authorizations.get(owner);
-  if (authorization === undefined) return undefined;
-  if (isKey(authorization)) return parseStreamTopic(topic, true) && createKeyPermissions('', authorization.limit);
-  const permissions = createDevicePermissions(authorization);
-  return canPublish(permissions, topic) ? permissions : undefined;
+  const { devices, keys } = await reauthorize(db, [owner], now, () => 0);
+  if (keys.has(owner)) return parseStreamTopic(topic, true) && createKeyPermissions('', keys.get(owner));
+  const device = devices.get(owner);
+  const permissions = device && createDevicePermissions(device);
+  return permissions && canPublish(permissions, topic) ? permissions : undefined;
 }

@@ -29,11 +29,6 @@ interface StoredConnection {
   is_ending?: true;
 }
 
-interface Deps extends Pick<BrokerDeps, 'db' | 'peers' | 'stopped'> {
-  /** Reports an error that no caller awaits. */
-  failed(error: unknown): void;
-}
-
 interface ListChange {
   account: string;
   write: mongo.AnyBulkWriteOperation<StoredConnection>;
@@ -49,8 +44,8 @@ const connectionsIn = (db: Database) => db.collection<StoredConnection>(connecti
 /** Keeps the list of the connections of all instances up to date. */
 export type ConnectionList = ReturnType<typeof createConnectionList>;
 
-/** Creates the list of a process. */
-export function createConnectionList({ db, peers, stopped, failed }: Deps) {
+/** Creates the list of a process. @param failed reports an error that no caller awaits */
+export function createConnectionList({ db, peers, stopped }: BrokerDeps, failed: (error: unknown) => void) {
   const stored = new Map<Session, { messages: number; drops: number }>();
   const submit = createBatcher<ListChange>(
     async (changes) => {

@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
+import { EventEmitter, once } from 'node:events';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ResumeToken } from '../../db/change-stream.js';
 import type { Database } from '../../db/database.js';
 import { awaitLater } from '../../lib/promises.js';
 import type { LogLine } from '../../lib/rate-limited-log.js';
+import { runWithTimeLimit } from '../../lib/time-limit.js';
 import { type AccountChange, openStateChanges, parseStateChange } from '../store/changes.js';
 import {
   findBrokers,
@@ -57,7 +59,8 @@ export function startPeers(db: Database, warn: LogLine, events: PeerEvents) {
   /** Latest pings of others that were read here, and of this instance that others have read. */
   const readPings = new Map<string, number>();
   const answers = new Map<string, number>();
-  const waiting = new Set<() => void>();
+  /** Emits `change` whenever something that others wait for may have changed. */
+  const news = new EventEmitter().setMaxListeners(0);
   const pause = (ms: number) => sleep(ms, undefined, { signal: stopped.signal }).catch(() => undefined);
 
   function reportLostTouch(error: unknown): void {
@@ -88,7 +91,7 @@ export function startPeers(db: Database, warn: LogLine, events: PeerEvents) {
       known = found;
       await reportLife(db, id, [...known]);
     }
-    for (const check of waiting) check();
+    news.emit('change');
     return alive.every(({ knows }) => knows.includes(id));
   }
 
@@ -98,7 +101,7 @@ export function startPeers(db: Database, warn: LogLine, events: PeerEvents) {
     while (!(await look()) && performance.now() - begun < join_limit_ms && !stopped.signal.aborted)
       await pause(join_poll_ms);
     hasJoined = true;
-    for (const check of waiting) check();
+    news.emit('change');
   }
 
   async function startOver(reason: string): Promise<void> {
@@ -178,24 +181,15 @@ export function startPeers(db: Database, warn: LogLine, events: PeerEvents) {
       }
     }
     if (hasPings) await writeAnswers(db, id, readPings);
-    for (const check of waiting) check();
+    news.emit('change');
   }
 
-  /** Waits until `condition` holds; it is checked after every change of the others. */
-  function waitFor(condition: () => boolean, limit_ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const finish = () => {
-        clearTimeout(timer);
-        waiting.delete(check);
-        resolve();
-      };
-      const check = () => {
-        if (condition()) finish();
-      };
-      const timer = setTimeout(finish, limit_ms);
-      waiting.add(check);
-      check();
-    });
+  /** Waits until `condition` holds, which is checked after every change of the others, or for `limit_ms`. */
+  async function waitFor(condition: () => boolean, limit_ms: number): Promise<void> {
+    const waitForNews = async (signal: AbortSignal) => {
+      while (!condition()) await once(news, 'change', { signal });
+    };
+    await runWithTimeLimit(limit_ms, undefined, waitForNews).catch(() => undefined);
   }
 
   async function sendPing(): Promise<number> {
@@ -234,7 +228,7 @@ export function startPeers(db: Database, warn: LogLine, events: PeerEvents) {
     /** Ends the registration; `release` takes back what the database has of this instance. */
     async close(release: () => Promise<void>): Promise<void> {
       stopped.abort();
-      for (const check of waiting) check();
+      news.emit('change');
       await running;
       await following;
       await release();

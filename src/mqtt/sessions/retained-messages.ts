@@ -17,7 +17,6 @@ const eviction_period_ms = 5000;
 interface KnownMessage {
   message: RetainedMessage;
   levels: TopicLevels;
-  bytes: number;
 }
 
 interface Deps {
@@ -43,13 +42,15 @@ export async function openRetainedMessages(
 
   let evicted_at = Number.NEGATIVE_INFINITY;
 
+  const isDeletion = ({ payload }: RetainedMessage) => payload.length === 0;
   const bytesOf = ({ topic, payload, properties }: RetainedMessage) =>
     payload.length + topic.length + (properties?.length ?? 0);
 
-  /** The messages and bytes that a message adds. */
+  /** The messages and bytes that a message adds, or takes if it deletes another one. */
   function growthOf(message: RetainedMessage): [number, number] {
-    const previous = messages.get(message.topic);
-    return [previous === undefined ? 1 : 0, bytesOf(message) - (previous?.bytes ?? 0)];
+    const previous = messages.get(message.topic)?.message;
+    const [count, bytes] = isDeletion(message) ? [0, 0] : [1, bytesOf(message)];
+    return previous === undefined ? [count, bytes] : [count - 1, bytes - bytesOf(previous)];
   }
 
   function hasRoom(message: RetainedMessage): boolean {
@@ -58,16 +59,11 @@ export async function openRetainedMessages(
   }
 
   function apply(message: RetainedMessage): void {
-    const { topic, payload } = message;
-    const previous = messages.get(topic);
-    if (previous !== undefined) [total, total_bytes] = [total - 1, total_bytes - previous.bytes];
-    if (payload.length === 0) {
-      messages.delete(topic);
-      return;
-    }
-    const bytes = bytesOf(message);
-    messages.set(topic, { message, levels: topic.split('/'), bytes });
-    [total, total_bytes] = [total + 1, total_bytes + bytes];
+    const { topic } = message;
+    const [more, more_bytes] = growthOf(message);
+    [total, total_bytes] = [total + more, total_bytes + more_bytes];
+    if (isDeletion(message)) messages.delete(topic);
+    else messages.set(topic, { message, levels: topic.split('/') });
   }
 
   async function* scan(filters: readonly TopicLevels[]): AsyncIterable<RetainedMessage> {
@@ -124,7 +120,7 @@ export async function openRetainedMessages(
   return {
     /** Stores a message for its topic, or deletes it with an empty payload. @returns false if there is no room */
     async store(message: RetainedMessage): Promise<boolean> {
-      if (message.payload.length === 0) {
+      if (isDeletion(message)) {
         // an earlier write of the topic may be in progress
         await write(message);
         apply(message);
