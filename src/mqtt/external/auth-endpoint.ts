@@ -44,9 +44,11 @@ type AuthCheck = (params: URLSearchParams, signal: AbortSignal) => Promise<Denia
 /** The login of a username. `owner` is that of its client ids. */
 interface Subject extends LoggedIn {
   names: LoginNames;
+  /** Reports whether a client id is its own. */
+  isBound(client_id: string): Promise<boolean>;
 }
 
-type SubjectCheck = (subject: Subject, params: URLSearchParams) => Promise<boolean> | boolean;
+type SubjectCheck = (subject: Subject, params: URLSearchParams) => Promise<boolean>;
 
 const body_limit_bytes = 16 * 1024;
 const shared_vhost = '/';
@@ -131,7 +133,10 @@ function createChecks(options: Options): Map<string, AuthCheck> {
       device === undefined
         ? await findKeyLogin(options, username)
         : await findGrant(device, '', { ...names }, areAncestorsEnabled);
-    return 'refusal' in login ? login : { ...login, owner: ownerOf(login), names: names ?? describeOwner(login) };
+    if ('refusal' in login) return login;
+    const owner = ownerOf(login);
+    const isBound = (client_id: string) => isBoundClient(db, client_id, owner, new Date(clock()));
+    return { ...login, owner, names: names ?? describeOwner(login), isBound };
   }
 
   /** Applies `check` to the owner of the username, in a virtual host it may use; allows the bridge everything. */
@@ -146,14 +151,12 @@ function createChecks(options: Options): Map<string, AuthCheck> {
     };
   }
 
-  const isBound = ({ owner }: Subject, client_id: string) => isBoundClient(db, client_id, owner, new Date(clock()));
-
   return new Map<string, AuthCheck>([
     ['user', createLoginCheck({ ...options, findDeviceLogin }, bridges)],
     // only MQTT sends a client id; with AMQP a message may carry further routing keys, which are never checked
-    ['vhost', forSubject((subject, params) => isBound(subject, params.get('client_id') ?? ''))],
-    ['resource', forSubject((subject, params) => isResourceAllowed(params, (id) => isBound(subject, id)))],
-    ['topic', forSubject((subject, params) => isTopicAllowed(subject, params, (id) => isBound(subject, id)))],
+    ['vhost', forSubject((subject, params) => subject.isBound(params.get('client_id') ?? ''))],
+    ['resource', forSubject(isResourceAllowed)],
+    ['topic', forSubject(isTopicAllowed)],
   ]);
 }
 
@@ -187,25 +190,23 @@ function createLoginCheck(
   };
 }
 
-type IsBound = (client_id: string) => Promise<boolean>;
-
 /** Allows the topic exchange, and the queues of the subject's own client ids. */
-async function isResourceAllowed(params: URLSearchParams, isBound: IsBound): Promise<boolean> {
+async function isResourceAllowed(subject: Subject, params: URLSearchParams): Promise<boolean> {
   const [name, permission] = [params.get('name') ?? '', params.get('permission') ?? ''];
   const resource = params.get('resource');
   if (resource === 'exchange') return name === topic_exchange && ['read', 'write'].includes(permission);
   if (resource !== 'queue' || !['configure', 'read', 'write'].includes(permission)) return false;
   const client_id = /^mqtt-subscription-(.+)qos[01]$/s.exec(name)?.[1];
-  return client_id !== undefined && isBound(client_id);
+  return client_id !== undefined && subject.isBound(client_id);
 }
 
-async function isTopicAllowed(subject: Subject, params: URLSearchParams, isBound: IsBound): Promise<boolean> {
+async function isTopicAllowed(subject: Subject, params: URLSearchParams): Promise<boolean> {
   const permission = params.get('permission');
   const routing_key = params.get('routing_key');
   if (params.get('name') !== topic_exchange || routing_key === null) return false;
   if (permission !== 'read' && permission !== 'write') return false;
   const client_id = params.get('variable_map.client_id');
-  if (client_id !== null && !(await isBound(client_id))) return false;
+  if (client_id !== null && !(await subject.isBound(client_id))) return false;
   const shared = (params.get('vhost') ?? shared_vhost) === shared_vhost;
   return isKeyAllowed(subject.account, subject.permissions, { shared, permission, routing_key });
 }

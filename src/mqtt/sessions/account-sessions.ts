@@ -208,19 +208,14 @@ export async function openAccountSessions(
     report().catch(failed);
   }
 
-  /** Deletes the sessions of an owner that were away for longest. */
-  async function limitOffline(owner: string): Promise<void> {
-    const ids = [...(offline.get(owner) ?? [])];
-    for (const client_id of ids.slice(0, Math.max(0, ids.length - max_offline_sessions)))
-      await forgetSession(client_id, owner);
-  }
-
-  function forgetSession(client_id: string, owner: string): Promise<void> {
-    return lock(client_id, async () => {
-      const record = records.get(client_id);
-      if (record === undefined || offline.get(owner)?.has(client_id) !== true || record.live.size > 0) return;
-      await remove(record);
-    });
+  /** Deletes sessions of an owner that have no connection. @param select chooses client ids, by default all */
+  async function forget(owner: string, select = (ids: readonly string[]) => ids): Promise<void> {
+    for (const client_id of select([...(offline.get(owner) ?? [])]))
+      await lock(client_id, async () => {
+        const record = records.get(client_id);
+        if (record === undefined || offline.get(owner)?.has(client_id) !== true || record.live.size > 0) return;
+        await remove(record);
+      });
   }
 
   for (const state of await findSessions(db, account)) load(state);
@@ -254,7 +249,8 @@ export async function openAccountSessions(
         if (isSaved) put(record, state, true);
         else await reload(client_id);
       });
-      await limitOffline(session.client_id_owner);
+      // those that were away for longest
+      await forget(session.client_id_owner, (ids) => ids.slice(0, -max_offline_sessions));
     },
     /**
      * Stores the subscriptions of a connection. A member of shared subscriptions gets a queue until it leaves: calls back.
@@ -281,14 +277,11 @@ export async function openAccountSessions(
     /** Owners of persistent sessions without a connection. */
     ownersWithSessions: () => [...offline.keys()],
     /** Deletes the persistent sessions of an owner that have no connection. */
-    async forget(owner: string): Promise<void> {
-      for (const client_id of [...(offline.get(owner) ?? [])]) await forgetSession(client_id, owner);
-    },
+    forget: (owner: string) => forget(owner),
     /** Deletes the sessions without a connection whose lifetime is over. */
     async forgetExpired(): Promise<void> {
-      for (const [owner, ids] of [...offline])
-        for (const client_id of [...ids])
-          if (isExpired(records.get(client_id)?.state ?? {}, Date.now())) await forgetSession(client_id, owner);
+      const hasExpired = (client_id: string) => isExpired(records.get(client_id)?.state ?? {}, Date.now());
+      for (const owner of [...offline.keys()]) await forget(owner, (ids) => ids.filter(hasExpired));
     },
     /** Stores the clean sessions of this instance, so that other instances know them. */
     async storeClean(): Promise<void> {

@@ -55,18 +55,14 @@ export async function ingestPublish(ingest: Ingest, publish: Publish): Promise<P
   }
 }
 
-interface ParsedPublish {
-  streams: ParsedStreams;
-  forward: 'itself' | readonly Message[];
-}
-
 /** Parses a payload. Not asynchronous: a suspended function would keep the JSON in memory. @throws AppError as parseStreams */
-function parsePublish(payload: Buffer, target: StreamTopic, { kind }: TopicPermissions): ParsedPublish | Drop {
+function parsePublish(payload: Buffer, target: StreamTopic, { kind }: TopicPermissions) {
   const { value, fault } = parseJson(payload);
-  if (fault === 'tooManyValues') return { drop: 'invalid', field: 'payload', fault: tooManyValues };
+  if (fault === 'tooManyValues') return { drop: 'invalid', field: 'payload', fault: tooManyValues } as const;
   const body = removeKinds(value);
-  if (kind !== 'key') return { streams: parseFromDevice(body, target), forward: 'itself' };
-  const streams = parseFromKey(body, target);
+  if (kind !== 'key') return { streams: parseFromDevice(body, target), forward: 'itself' } as const;
+  // each entry names its device (protocol of the former platform)
+  const streams = parseStreams(body, { _t: target._t, protocol: 'mqtt' });
   return { streams, forward: messagesByDevice(streams, body, target) };
 }
 
@@ -105,11 +101,6 @@ function parseFromDevice(body: unknown, { device, _t }: StreamTopic): ParsedStre
   if (device === undefined) throw new AppError('invalid', { device: 'does not exist' });
   const isBareData = isPlainObject(body) && !Object.hasOwn(body, 'data');
   return parseStreams(isBareData ? { data: body } : body, { device, _t, protocol: 'mqtt' });
-}
-
-/** Each entry names its device (protocol of the former platform). @throws AppError badJson (4001), invalid (4003) */
-function parseFromKey(body: unknown, { _t }: StreamTopic): ParsedStreams {
-  return parseStreams(body, { _t, protocol: 'mqtt' });
 }
 
 /** Republishes the entries under their devices' topics, because the original topic holds the key. */
