@@ -1,8 +1,6 @@
-import { splitIntoBatches } from '../lib/batches.js';
 import { awaitLater, getOrStart } from '../lib/promises.js';
 import { Client, type ClientDeps } from './client.js';
 import { reasons } from './connection/reasons.js';
-import { findGoneOwners } from './login/login.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { createPublishHandler, type Routed } from './publish-handler.js';
 import { type ClaimedSession, openAccountSessions, type SessionRecord } from './sessions/account-sessions.js';
@@ -22,9 +20,6 @@ import { isExpired, optionsOf, type SharedMessage } from './store/messages.js';
 import { findReceived, findSentIds } from './store/queue.js';
 import { findRetained } from './store/retained.js';
 import { endDelay } from './store/wills.js';
-
-/** Owners of sessions per query. */
-const batch_size = 100;
 
 /** The topics, sessions and client ids of one account. */
 export type AccountBroker = Awaited<ReturnType<typeof openAccountBroker>>;
@@ -138,9 +133,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
       client.start(request, claimed.isResumed);
       return undefined;
     },
-    ownersWithSessions: sessions.ownersWithSessions,
-    forget: sessions.forget,
-    forgetExpired: sessions.forgetExpired,
+    forgetGone: sessions.forgetGone,
     /** Stores what other instances have to know of the clients of this one. */
     async storeClients(): Promise<void> {
       await sessions.storeClean();
@@ -171,13 +164,9 @@ export function createAccountBrokers(deps: BrokerDeps) {
     /** @returns undefined for an account without a login so far */
     find: (account: string) => brokers.get(account),
     all: openBrokers,
-    /** Deletes the persistent sessions of owners that cannot log in any more, and those whose lifetime is over. `now` in epoch seconds. */
+    /** Deletes sessions that no client continues. `now` in epoch seconds. */
     async forgetGone(now: number): Promise<void> {
-      for (const broker of await openBrokers()) {
-        await broker.forgetExpired();
-        for (const owners of splitIntoBatches(broker.ownersWithSessions(), batch_size))
-          for (const owner of await findGoneOwners(deps.db, owners, now)) await broker.forget(owner);
-      }
+      for (const broker of await openBrokers()) await broker.forgetGone(now);
     },
     /** Closes and forgets all brokers. */
     async close(): Promise<void> {

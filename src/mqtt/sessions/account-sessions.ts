@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { reasons } from '../connection/reasons.js';
+import { findGoneOwners } from '../login/login.js';
 import type { AccountChange } from '../store/changes.js';
 import { createRandomId, joinKey } from '../store/keys.js';
 import { isExpired, type SharedMessage } from '../store/messages.js';
@@ -29,6 +30,8 @@ const previous_limit_ms = 5000;
 const previous_poll_ms = 50;
 /** Connections to the database are limited. */
 const store_batch_size = 100;
+/** Owners of sessions per query. */
+const max_owners = 100;
 
 /** The session of a client id, as this instance knows it. */
 export interface SessionRecord {
@@ -274,14 +277,15 @@ export async function openAccountSessions(
     shared: filters.shared,
     /** Finds the sessions with a matching subscription that do not get a message from this process alone. */
     match: filters.match,
-    /** Owners of persistent sessions without a connection. */
-    ownersWithSessions: () => [...offline.keys()],
-    /** Deletes the persistent sessions of an owner that have no connection. */
-    forget: (owner: string) => forget(owner),
-    /** Deletes the sessions without a connection whose lifetime is over. */
-    async forgetExpired(): Promise<void> {
+    /**
+     * Deletes the sessions without a connection whose lifetime is over, or whose owner cannot log in any more. `now` in epoch
+     * seconds.
+     */
+    async forgetGone(now: number): Promise<void> {
       const hasExpired = (client_id: string) => isExpired(records.get(client_id)?.state ?? {}, Date.now());
       for (const owner of [...offline.keys()]) await forget(owner, (ids) => ids.filter(hasExpired));
+      for (const owners of splitIntoBatches([...offline.keys()], max_owners))
+        for (const owner of await findGoneOwners(db, owners, now)) await forget(owner);
     },
     /** Stores the clean sessions of this instance, so that other instances know them. */
     async storeClean(): Promise<void> {
