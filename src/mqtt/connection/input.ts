@@ -116,33 +116,23 @@ export class Input {
 
   /** Takes memory, and reads nothing until there is some. */
   private reserve(bytes: number, next: () => void): void {
-    if (bytes <= 0 || this.tryHold(bytes)) {
-      next();
-      return;
-    }
+    if (bytes <= 0) return void next();
     const { shares, sender, onLeft } = this.options;
+    const hold = (release: Release) => {
+      if (this.isClosed) release();
+      else this.parts.push({ bytes, release });
+      next();
+    };
+    this.held_bytes += bytes;
+    const taken = shares.tryTake(sender.account, bytes);
+    if (taken !== undefined) return void hold(taken);
     this.isWaiting = true;
     this.stream.pause();
     this.left ??= new AbortController();
     shares.acquire(sender.account, { amount: bytes, signal: this.left.signal }).then((acquired) => {
       this.isWaiting = false;
-      this.hold(bytes, acquired);
-      next();
+      hold(acquired);
     }, onLeft);
-  }
-
-  /** @returns false if there is no memory now */
-  private tryHold(bytes: number): boolean {
-    this.held_bytes += bytes;
-    const { shares, sender } = this.options;
-    const release = shares.tryTake(sender.account, bytes);
-    if (release !== undefined) this.hold(bytes, release);
-    return release !== undefined;
-  }
-
-  private hold(bytes: number, release: Release): void {
-    if (this.isClosed) release();
-    else this.parts.push({ bytes, release });
   }
 
   private giveBack(bytes: number): void {
