@@ -7,13 +7,16 @@ import { reasons } from './connection/reasons.js';
 import { findDeviceOf } from './protocol/topics.js';
 import type { BrokerDeps } from './sessions/broker-deps.js';
 import type { PublishResult } from './sessions/ingest.js';
-import type { AcceptedMessage, MessageStore, MessageToStore, Write } from './sessions/message-store.js';
+import type { AcceptedMessage, MessageStore, MessageToStore } from './sessions/message-store.js';
 import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
 import type { Session } from './sessions/session.js';
 import { optionsOf } from './store/messages.js';
 
-/** Stores a publish, then forwards or discards it. A will has no packet id. */
-export type HandlePublish = (session: Session, packet: PublishPacket | WillPacket) => Promise<Published>;
+/** A message of a client. A will has no packet id. */
+type ClientMessage = PublishPacket | WillPacket;
+
+/** Stores a publish, then forwards or discards it. */
+export type HandlePublish = (session: Session, packet: ClientMessage) => Promise<Published>;
 
 /** A publish whose streams are stored, or which is dropped. */
 interface Ingested {
@@ -27,7 +30,8 @@ interface Ingested {
 interface Stored extends Ingested {
   /** Messages for the subscribers. */
   messages: AcceptedMessage[];
-  writes: Promise<Write>[];
+  /** False where there is no room to retain a message. */
+  writes: Promise<boolean>[];
 }
 
 /** The subscribers that have got a message: how many, and a promise while some have not read what they have. */
@@ -46,14 +50,14 @@ const accepted: Acknowledgement = { reason: reasons.success };
 const unwanted: Acknowledgement = { reason: reasons.no_matching_subscribers };
 const max_text_bytes = 400;
 const max_unrecorded = 1000;
-const packetIdOf = (packet: PublishPacket | WillPacket) => ('packet_id' in packet ? packet.packet_id : 0);
+const packetIdOf = (packet: ClientMessage) => ('packet_id' in packet ? packet.packet_id : 0);
 
 /** Creates the handler. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
 export function createPublishHandler({ clock, route, messageStore, rules, db }: Deps): HandlePublish {
   /** Messages that the subscribers have got, though the database did not confirm that they are stored: they are repeated. */
   const unrecorded = new LRUCache<string, true>({ max: max_unrecorded });
 
-  async function ingest(session: Session, packet: PublishPacket | WillPacket): Promise<Ingested> {
+  async function ingest(session: Session, packet: ClientMessage): Promise<Ingested> {
     const { topic, payload, qos } = packet;
     const isWill = !('packet_id' in packet);
     const { correlation_data } = packet.properties;
@@ -67,11 +71,7 @@ export function createPublishHandler({ clock, route, messageStore, rules, db }: 
   }
 
   /** Begins to store a publish for absent clients. @throws what the database throws */
-  async function store(
-    session: Session,
-    packet: PublishPacket | WillPacket,
-    ingested: Promise<Ingested>,
-  ): Promise<Stored> {
+  async function store(session: Session, packet: ClientMessage, ingested: Promise<Ingested>): Promise<Stored> {
     const { id, result } = await ingested;
     const stored: Stored = { id, result, messages: [], writes: [] };
     const { topic, payload, qos, retain, properties } = packet;
@@ -97,18 +97,14 @@ export function createPublishHandler({ clock, route, messageStore, rules, db }: 
   }
 
   /** Waits until a publish is stored and hands it to the subscribers. @throws Error if it is not stored: the client sends it again */
-  async function settle(
-    session: Session,
-    packet: PublishPacket | WillPacket,
-    storing: Promise<Stored>,
-  ): Promise<Published> {
+  async function settle(session: Session, packet: ClientMessage, storing: Promise<Stored>): Promise<Published> {
     const { id, result, messages, writes } = await storing;
     if ('drop' in result && (session.revoked || (result.drop === 'database' && packet.qos > 0)))
       throw new ReportedError(result.drop);
     const outcomes = await Promise.all(writes);
     // also if there is none: the message was repeated
     const isOfService = messages.every(({ topic }) => findDeviceOf(topic) !== undefined);
-    const refusal = findRefusal(result, !isOfService && outcomes.includes('retained_full'));
+    const refusal = findRefusal(result, !isOfService && outcomes.includes(false));
     const failure = packet.qos === 2 ? await record(session, packet, refusal) : undefined;
     const busy: Promise<unknown>[] = [];
     let isWanted = isOfService;
@@ -130,7 +126,7 @@ export function createPublishHandler({ clock, route, messageStore, rules, db }: 
   /** Records that a message of QoS 2 is stored. @returns why that is not certain */
   async function record(
     { received, connect }: Session,
-    packet: PublishPacket | WillPacket,
+    packet: ClientMessage,
     refusal: Acknowledgement | undefined,
   ): Promise<{ error: unknown } | undefined> {
     try {
@@ -144,7 +140,7 @@ export function createPublishHandler({ clock, route, messageStore, rules, db }: 
   }
 
   /** Closes the connection, unless the message was of QoS 0: the client sends it again. */
-  function report(session: Session, { topic, qos }: PublishPacket | WillPacket, error: unknown): Published {
+  function report(session: Session, { topic, qos }: ClientMessage, error: unknown): Published {
     if (error instanceof TooManyPackets) rules.protocolError(session, error.message);
     else if (!(error instanceof ReportedError)) rules.dropped(session, { drop: 'database', error }, topic);
     if (qos > 0 || session.revoked)

@@ -24,15 +24,6 @@ export interface AcceptedMessage extends MessageToStore {
   id: string;
 }
 
-/** A message with its writes in progress. */
-interface StoringMessage {
-  message: AcceptedMessage;
-  writes: readonly Promise<Write>[];
-}
-
-/** The outcome of a write; without room the message is not retained. */
-export type Write = 'stored' | 'retained_full';
-
 interface Deps extends Pick<BrokerDeps, 'db' | 'writer' | 'peers' | 'stopped'> {
   account: string;
   sessions: AccountSessions;
@@ -88,24 +79,26 @@ export function createMessageStore(deps: Deps) {
     return qos > 0;
   }
 
-  async function retain(message: MessageToStore, parent?: Id): Promise<Write> {
+  /** @returns false without room */
+  async function retain(message: MessageToStore, parent?: Id): Promise<boolean> {
     const { topic, payload, qos } = message;
     const isStored = await retained.store({ topic, payload, qos, ...optionsOf(message), ...(parent && { parent }) });
     if (!isStored) onFull('retained_full', topic);
-    return isStored ? 'stored' : 'retained_full';
+    return isStored;
   }
 
   return {
-    /** Stores a message as the retained one of its topic only. */
+    /** Stores a message as the retained one of its topic only. @returns false without room */
     retain: (message: MessageToStore) => retain(message),
     /**
      * Begins to store a message, and chooses the members of shared subscriptions that get it. Messages of one caller are
-     * stored in their order. @throws what the database throws
+     * stored in their order. @returns `writes` in progress, false where there is no room to retain it. @throws what the
+     * database throws
      * @param createId most messages are in no queue, and an id takes as long as the rest
      */
-    async store(content: MessageToStore, createId: () => string): Promise<StoringMessage> {
+    async store(content: MessageToStore, createId: () => string) {
       const { topic, qos } = content;
-      const writes: Promise<Write>[] = [];
+      const writes: Promise<boolean>[] = [];
       const parent = content.retain ? await retained.findParent(topic) : null;
       if (parent !== null) writes.push(awaitLater(retain(content, parent)));
       const addressed = content.is_redelivered ? content : { ...content, ...sessions.shared.choose(topic) };
@@ -123,7 +116,7 @@ export function createMessageStore(deps: Deps) {
       const isForwarded = isWantedElsewhere() && (await admitForward(message));
       if (queued.length > 0 || isForwarded) {
         const forwarded = { ...addressed, from: peers.id, account, message: message.id };
-        writes.push(awaitLater(writer.publish({ queued, forwarded, isWantedElsewhere }).then(() => 'stored')));
+        writes.push(awaitLater(writer.publish({ queued, forwarded, isWantedElsewhere }).then(() => true)));
       }
       return { message, writes };
     },
