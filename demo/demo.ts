@@ -1,6 +1,15 @@
 import { realpathSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { Command, InvalidArgumentError } from 'commander';
+import { createProgress } from '../src/cli/progress.js';
+import {
+  describeFailure,
+  resolveService,
+  type ServiceOptions,
+  withServiceOptions,
+} from '../src/cli/service-options.js';
+import { RetryableError } from '../src/cli/stream-client.js';
+import { runInParallel } from '../src/lib/parallel.js';
 import {
   createApiClient,
   createResponseError,
@@ -9,18 +18,9 @@ import {
   listDevices,
   type NamedBody,
   parseCreatedId,
-  RetryableError,
   retry,
   type Send,
-} from '../src/cli/api-client.js';
-import { createProgress } from '../src/cli/progress.js';
-import {
-  describeFailure,
-  resolveService,
-  type ServiceOptions,
-  withServiceOptions,
-} from '../src/cli/service-options.js';
-import { runInParallel } from '../src/lib/parallel.js';
+} from './api-client.js';
 import {
   alarmRules,
   type City,

@@ -1,4 +1,4 @@
-import { ensureResource, type Send, sendOrThrow } from '../src/cli/api-client.js';
+import { ensureResource, type Send, sendOrThrow } from './api-client.js';
 import { createConfig } from './fleet.js';
 
 /** Filters of devices that are saved. */

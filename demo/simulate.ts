@@ -3,7 +3,6 @@ import { realpathSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Command, InvalidArgumentError } from 'commander';
-import { createApiClient, type Send, sendOrThrow } from '../src/cli/api-client.js';
 import {
   createMqttOption,
   describeFailure,
@@ -13,6 +12,7 @@ import {
   withServiceOptions,
 } from '../src/cli/service-options.js';
 import { runInParallel } from '../src/lib/parallel.js';
+import { createApiClient, type Send, sendOrThrow } from './api-client.js';
 import {
   concurrency,
   createTopic,

@@ -1,14 +1,8 @@
 import { createHmac } from 'node:crypto';
 import { connectAsync, type MqttClient } from 'mqtt';
-import {
-  createResponseError,
-  describeCause,
-  ensureResource,
-  listDevices,
-  parseCreatedId,
-  type Send,
-} from '../src/cli/api-client.js';
+import { describeCause } from '../src/cli/stream-client.js';
 import { runInParallel } from '../src/lib/parallel.js';
+import { createResponseError, ensureResource, listDevices, parseCreatedId, type Send } from './api-client.js';
 
 /** A device of the simulation. */
 export interface SimulatedDevice {

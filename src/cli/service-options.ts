@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { formatOrigin, formatUrlHost, readConfig } from '../config.js';
-import { RetryableError } from './api-client.js';
+import { RetryableError } from './stream-client.js';
 
 export interface ServiceOptions {
   url?: string;

@@ -3,7 +3,6 @@ import { request as requestHttps } from 'node:https';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { createBrotliDecompress, createGunzip } from 'node:zlib';
-import { describeCause, parseBaseUrl, parseBody, RetryableError, throwIfRejected } from './api-client.js';
 
 /** Sends requests whose bodies are streams in both directions. */
 export type OpenStream = (
@@ -11,6 +10,17 @@ export type OpenStream = (
   path: string,
   options?: { headers?: Record<string, string>; body?: Readable; signal?: AbortSignal },
 ) => Promise<Readable>;
+
+/** The service is unreachable, overloaded or limits the rate. */
+export class RetryableError extends Error {
+  readonly hasResponse: boolean;
+  readonly retry_after_ms: number;
+  constructor(message: string, { hasResponse = false, retry_after_ms = 0 } = {}) {
+    super(message);
+    this.hasResponse = hasResponse;
+    this.retry_after_ms = retry_after_ms;
+  }
+}
 
 const idle_timeout_ms = 120_000;
 
@@ -25,7 +35,7 @@ export function createStreamClient(url: string, key: string): OpenStream {
     new Promise((resolve, reject) => {
       const call = request(base + path, {
         method,
-        headers: { 'service.apikey': key, 'accept-encoding': 'br, gzip', ...headers },
+        headers: { 'service.apikey': key, 'accept-encoding': 'br, gzip', connection: 'close', ...headers },
         ...(signal !== undefined && { signal }),
       });
       const fail = (error: unknown) => reject(new RetryableError(`${base} is unreachable: ${describeCause(error)}`));
@@ -38,9 +48,9 @@ export function createStreamClient(url: string, key: string): OpenStream {
           .then((bytes) => {
             const { statusCode: status = 0 } = response;
             throwIfRejected(status);
-            const { message, details } = parseBody(bytes.toString(), base);
+            const { message, details } = parseBody<{ message?: string; details?: object }>(bytes.toString(), base);
             const text = `${method} ${base}${path}: ${status} ${message} ${JSON.stringify(details)}`;
-            throw status === 429 || status >= 502 ? new RetryableError(text, undefined, true) : new Error(text);
+            throw status === 429 || status >= 502 ? new RetryableError(text, { hasResponse: true }) : new Error(text);
           })
           .catch(reject);
       });
@@ -55,6 +65,36 @@ function decode(response: Readable, encoding: string | undefined): Readable {
   if (decoder === undefined) return response;
   response.on('error', (error) => decoder.destroy(error));
   return response.pipe(decoder);
+}
+
+/** Checks the base URL and the key. @returns the URL without a slash at its end. @throws Error if they cannot be valid */
+export function parseBaseUrl(url: string, key: string): string {
+  if (!URL.canParse(url) || !/^https?:/i.test(url)) throw new Error(`not an http URL: ${url}`);
+  // error messages of clients would contain the key
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new Error('the API key is rejected: it contains invalid characters');
+  return url.replace(/\/+$/, '');
+}
+
+/** @throws Error if the status is that of a rejected key */
+export function throwIfRejected(status: number): void {
+  if (status === 401) throw new Error('the API key is rejected: unknown, revoked or expired (401)');
+  if (status === 403) throw new Error('the API key is rejected: its scope is too small (403)');
+}
+
+/** Parses a body that should be JSON of the service. @throws Error otherwise */
+export function parseBody<Body extends object>(text: string, base: string): Body {
+  try {
+    const body: unknown = JSON.parse(text);
+    if (typeof body === 'object' && body !== null) return body as Body;
+  } catch {}
+  throw new Error(`the server at ${base} is not the service: is this its base URL?`);
+}
+
+/** Returns the reason of a failed connection, which `fetch` keeps in `cause`. */
+export function describeCause(error: unknown): string {
+  const { cause = error } = error instanceof Error ? error : {};
+  if (!(cause instanceof Error)) return String(cause);
+  return ('code' in cause && typeof cause.code === 'string' && cause.code) || cause.message || cause.name;
 }
 
 /** Reads the lines of an answer; an incomplete one at the end is left out. @throws Error if the connection is lost */

@@ -1,8 +1,8 @@
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createApiClient, describeCause, RetryableError, sendOrThrow } from './api-client.js';
 import { type Continuation, continuations } from './continuation.js';
 import { createRecordTracker, type ExportFormat, type ExportPosition } from './records.js';
-import { createStreamClient } from './stream-client.js';
+import { createStreamClient, describeCause, type OpenStream, parseBody, RetryableError } from './stream-client.js';
 
 export interface ExportOptions {
   /** The service's {base_url}. */
@@ -21,6 +21,7 @@ export interface ExportOptions {
 
 const orderParameters = ['sort', 'order', 'offset', 'after'];
 const retry_delays_ms = [250, 1000, 4000, 8000];
+const count_limit_ms = 15_000;
 
 /**
  * Writes all objects of a list. After a lost connection it continues after the last complete object, where the list allows
@@ -34,7 +35,7 @@ export async function writeExport(options: ExportOptions): Promise<number> {
   const hasOrder = orderParameters.some((parameter) => filters.has(parameter));
   const continuation = hasOrder ? undefined : continuations.get(segments.at(-1) ?? '');
   const max = filters.has('max') ? Number(filters.get('max')) : Number.POSITIVE_INFINITY;
-  const total = Math.min(max, await countObjects(options, path));
+  const total = Math.min(max, await countObjects(open, options, path));
   let { count, last, header }: ExportPosition = options.written ?? { count: 0, last: undefined, header: undefined };
 
   /** Exports what is left. @returns false if it has to be continued */
@@ -85,13 +86,13 @@ function explainInterruption(continuation: Continuation | undefined): string {
 }
 
 /** Counts the objects of the list. @throws Error if the service refuses the list */
-async function countObjects({ url, key, filters }: ExportOptions, path: string): Promise<number> {
+async function countObjects(open: OpenStream, { url, filters }: ExportOptions, path: string): Promise<number> {
   const query = new URLSearchParams([...filters].filter(([name]) => name !== 'after' && name !== 'fields'));
   query.set('max', '1');
   query.delete('offset');
-  const send = createApiClient(url, key);
   // an unreachable service is reported at once
-  const { total_documents = 0 } = await sendOrThrow(send, 'GET', `${path}?${query}`);
+  const answer = await open('GET', `${path}?${query}`, { signal: AbortSignal.timeout(count_limit_ms) });
+  const { total_documents = 0 } = parseBody<{ total_documents?: number }>(await text(answer), url);
   return total_documents;
 }
 

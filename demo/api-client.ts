@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { describeCause, parseBaseUrl, parseBody, RetryableError, throwIfRejected } from '../src/cli/stream-client.js';
 
-/** The fields of a listed resource that the tools use. */
+/** The fields of a listed resource that the demo and the simulator use. */
 export interface ListedResource {
   id_developer?: string;
   [field: string]: unknown;
 }
 
-/** The fields of a response body that the tools use. */
+/** The fields of a response body that they use. */
 export interface ResponseBody {
   code?: number;
   message?: string;
@@ -33,17 +34,6 @@ export interface NamedBody {
   [field: string]: unknown;
 }
 
-/** The service is unreachable, overloaded or limits the rate. */
-export class RetryableError extends Error {
-  readonly hasResponse: boolean;
-  readonly retry_after_ms: number;
-  constructor(message: string, response?: Response, hasResponse = response !== undefined) {
-    super(message);
-    this.hasResponse = hasResponse;
-    this.retry_after_ms = Number(response?.headers.get('retry-after') ?? 0) * 1000 || 0;
-  }
-}
-
 const timeout_ms = 15_000;
 const retry_delays_ms = [250, 500, 1000, 2000, 4000, 8000, 8000];
 
@@ -62,41 +52,13 @@ export function createApiClient(url: string, key: string): Send {
     const text = await response.text().catch(throwUnreachable);
     const { status } = response;
     throwIfRejected(status);
-    if (status === 429 || status >= 502)
-      throw new RetryableError(`${method} ${base}${path}: ${status} ${text.slice(0, 200)}`, response);
-    const { location = '', date = '' } = Object.fromEntries(response.headers);
-    return { url: base + path, status, body: parseBody(text, base), location, date };
+    const { location = '', date = '', 'retry-after': retry_after_s } = Object.fromEntries(response.headers);
+    if (status === 429 || status >= 502) {
+      const message = `${method} ${base}${path}: ${status} ${text.slice(0, 200)}`;
+      throw new RetryableError(message, { hasResponse: true, retry_after_ms: Number(retry_after_s) * 1000 || 0 });
+    }
+    return { url: base + path, status, body: parseBody<ResponseBody>(text, base), location, date };
   };
-}
-
-/** Checks the base URL and the key. @returns the URL without a slash at its end. @throws Error if they cannot be valid */
-export function parseBaseUrl(url: string, key: string): string {
-  if (!URL.canParse(url) || !/^https?:/i.test(url)) throw new Error(`not an http URL: ${url}`);
-  // error messages of clients would contain the key
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new Error('the API key is rejected: it contains invalid characters');
-  return url.replace(/\/+$/, '');
-}
-
-/** @throws Error if the status is that of a rejected key */
-export function throwIfRejected(status: number): void {
-  if (status === 401) throw new Error('the API key is rejected: unknown, revoked or expired (401)');
-  if (status === 403) throw new Error('the API key is rejected: its scope is too small (403)');
-}
-
-/** Parses a body that should be JSON of the service. @throws Error otherwise */
-export function parseBody(text: string, base: string): ResponseBody {
-  try {
-    const body: unknown = JSON.parse(text);
-    if (typeof body === 'object' && body !== null) return body;
-  } catch {}
-  throw new Error(`the server at ${base} is not the service: is this its base URL?`);
-}
-
-/** Returns the reason of a failed connection, which fetch keeps in `cause`. */
-export function describeCause(error: unknown): string {
-  const { cause = error } = error instanceof Error ? error : {};
-  if (!(cause instanceof Error)) return String(cause);
-  return ('code' in cause && typeof cause.code === 'string' && cause.code) || cause.message || cause.name;
 }
 
 /** Repeats an attempt, with growing delays, as long as it fails with RetryableError; gives up after some 24 s. */
