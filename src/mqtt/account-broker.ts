@@ -63,7 +63,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
 
   function route(message: AcceptedMessage): Routed {
     const busy: Promise<unknown>[] = [];
-    const matches = matchMessage(subscribers, message, clients, ({ subscriptions }) => subscriptions);
+    const matches = matchMessage(subscribers, message, clients, ({ session }) => session.subscriptions);
     for (const [delivery, match] of matches) {
       const read = awaitLater(delivery.deliver(message, match));
       if (read !== undefined) busy.push(read);

@@ -23,7 +23,6 @@ export class Outbox {
   private pending: Buffer[] = [];
   private pending_bytes = 0;
   private isClosed = false;
-  private isScheduled = false;
   private read: { promise: Promise<void>; resolve: () => void; timer: NodeJS.Timeout } | undefined;
 
   /** @param onStuck is called if the client reads nothing for 5 s */
@@ -48,11 +47,8 @@ export class Outbox {
   /** Writes what is pushed in one turn of the event loop together. */
   push(bytes: Buffer): void {
     if (this.isClosed) return;
-    this.pending.push(bytes);
     this.pending_bytes += bytes.length;
-    if (this.isScheduled) return;
-    this.isScheduled = true;
-    setImmediate(() => this.write());
+    if (this.pending.push(bytes) === 1) setImmediate(() => this.write());
   }
 
   /** @returns undefined while the client reads, else a promise that resolves when it has read enough or leaves */
@@ -106,7 +102,6 @@ export class Outbox {
 
   private write(): void {
     const { pending, pending_bytes, stream } = this;
-    this.isScheduled = false;
     if (pending_bytes === 0 || stream.destroyed || stream.writableEnded) return;
     const bytes = pending.length === 1 ? (pending[0] as Buffer) : Buffer.concat(pending, pending_bytes);
     this.pending = [];

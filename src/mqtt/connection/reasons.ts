@@ -25,8 +25,6 @@ export const reasons = {
   quota: 0x97,
   administrative: 0x98,
   invalid_payload: 0x99,
-  subscription_ids_unsupported: 0xa1,
-  wildcards_unsupported: 0xa2,
 } as const;
 export type Reason = (typeof reasons)[keyof typeof reasons];
 

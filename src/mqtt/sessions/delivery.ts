@@ -42,7 +42,6 @@ const max_backlog = 1000;
 
 /** The messages to the client of a session. */
 export class Delivery {
-  readonly subscriptions: Session['subscriptions'];
   /** Wake those that wait until the client has acknowledged a message. */
   private readonly waiting: (() => void)[] = [];
   private readonly backlog: { message: AcceptedMessage; match: FilterMatch }[] = [];
@@ -53,12 +52,10 @@ export class Delivery {
   private late: Promise<unknown> | undefined;
 
   constructor(
-    private readonly session: Session,
+    readonly session: Session,
     private readonly connection: Connection<Origin>,
     private readonly options: Options,
-  ) {
-    this.subscriptions = session.subscriptions;
-  }
+  ) {}
 
   /**
    * Delivers a new message at the lower of its QoS and the granted one. A client that does not read is disconnected when
@@ -263,7 +260,7 @@ export class Delivery {
       return;
     }
     // it is delivered though the subscription has ended since
-    const match = findMatch(this.subscriptions, packet.topic);
+    const match = findMatch(this.session.subscriptions, packet.topic);
     const retain = packet.retain === true && match?.retain_as_published === true;
     const origin = { message: packet.message, size_bytes: packet.size_bytes };
     await this.deliverStored({ ...packet, retain, origin }, { ...match, qos: packet.qos });
