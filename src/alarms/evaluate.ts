@@ -1,5 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
+import { isDuplicate } from '../db/driver-errors.js';
 import { AppError } from '../errors.js';
+import { ignore } from '../lib/promises.js';
 import type { Store } from '../objects/context.js';
 import type { SendingDevice } from '../objects/receipts/received-streams.js';
 import { createAncestorNames } from '../objects/tree/ancestors.js';
@@ -15,7 +17,6 @@ import {
   buildWatchKey,
   createRecordBatches,
   describeChange,
-  insertRecord,
   isAnyMet,
   isOpen,
   type Memory,
@@ -181,8 +182,9 @@ async function planWrite(deps: EvaluationDeps, situation: Situation): Promise<Wr
     if (!isDue && !isNeeded) return undefined;
     // raised by the next write: alarms may have come and gone since the values were read, and an insert would not notice
     const fresh = { ...(await buildRecord(deps, situation)), ...(isDue && { due_at: facts.now + raise_s }) };
-    const insert = (document: AlarmRecord) => store.loader(alarm.plural).insert(document as never);
-    return () => insertRecord(insert, fresh);
+    const { insert } = store.loader(alarm.plural);
+    // undefined if the rule and device have a current record
+    return () => insert(fresh as never).then(() => fresh, ignore(isDuplicate));
   }
   if (record.state === undefined && !isNeeded) return () => records.delete(record);
   if (record.state === undefined && isDue) {

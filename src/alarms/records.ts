@@ -3,7 +3,6 @@ import type { mongo } from 'mongoose';
 import { createBatcher } from '../db/batching/batcher.js';
 import { createLookup } from '../db/batching/lookup.js';
 import type { Database } from '../db/database.js';
-import { isDuplicate } from '../db/driver-errors.js';
 import { type Id, keyOfId } from '../db/ids.js';
 import { OpaqueJson, sizeOfOpaque } from '../db/opaque-json.js';
 import { findMany } from '../db/raw-find.js';
@@ -114,20 +113,6 @@ export function describeChange(kind: EventKind, record: AlarmRecord, author?: Al
   const members = shownMembers.map((key) => [key, record[key as keyof AlarmRecord]]);
   const data = Object.fromEntries(members.filter(([, value]) => value !== undefined));
   return formatLastChange({ events: [{ type: `alarm.${kind}`, ...author, data }] });
-}
-
-/** Inserts a record without an alarm. @returns undefined if the rule and device have a current one */
-export async function insertRecord(
-  insert: (record: AlarmRecord) => Promise<void>,
-  record: AlarmRecord,
-): Promise<AlarmRecord | undefined> {
-  try {
-    await insert(record);
-    return record;
-  } catch (error) {
-    if (isDuplicate(error)) return undefined;
-    throw error;
-  }
 }
 
 /** A change of a record: members to set, and members to remove. */

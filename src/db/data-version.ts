@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import { StartError } from '../errors.js';
+import { ignore } from '../lib/promises.js';
 import { data_version, version } from '../lib/version.js';
 import { isDuplicate } from './driver-errors.js';
 
@@ -41,10 +42,8 @@ export async function beginUpgrade(db: mongo.Db): Promise<void> {
   const $set = { number: data_version, release: version, upgrade: '' };
   await recordsIn(db)
     .updateOne({ _id, number: { $ne: data_version } }, { $set }, { upsert: true })
-    .catch((error: unknown) => {
-      // begun before
-      if (!isDuplicate(error)) throw error;
-    });
+    // begun before
+    .catch(ignore(isDuplicate));
 }
 
 /** Shows the progress to all instances. */

@@ -1,4 +1,5 @@
 import type { mongo } from 'mongoose';
+import { ignore } from '../lib/promises.js';
 import { isExistingNamespace, isMissingNamespace } from './driver-errors.js';
 
 /**
@@ -49,12 +50,10 @@ export async function lockOutFormerVersions(db: mongo.Db): Promise<boolean> {
 
 async function replaceByView(db: mongo.Db, name: string): Promise<boolean> {
   for (let isReplaced = false; ; isReplaced = true) {
-    try {
-      await db.createCollection(name, { viewOn: 'nothing', pipeline: refusal });
-      return isReplaced;
-    } catch (error) {
-      if (!isExistingNamespace(error)) throw error;
-    }
+    const view = await db
+      .createCollection(name, { viewOn: 'nothing', pipeline: refusal })
+      .catch(ignore(isExistingNamespace));
+    if (view !== undefined) return isReplaced;
     const [found] = await db.listCollections({ name }).toArray();
     if (found?.type === 'view') return isReplaced;
     await moveAway(db, name, movedCollections.get(name));

@@ -1,5 +1,6 @@
 import { type Connection, type IndexOptions, type mongo, Schema, type SchemaDefinition } from 'mongoose';
 import { runInParallel } from '../lib/parallel.js';
+import { ignore } from '../lib/promises.js';
 import { collections, resources } from '../resources/index.js';
 import type { StorageKind } from '../schema/fields.js';
 import type { Filter } from '../schema/filters.js';
@@ -177,9 +178,7 @@ export const clusteredOptions: mongo.CreateCollectionOptions = {
 
 /** Creates a clustered collection; one of an earlier version is upgraded by a migration. */
 async function createClustered({ db }: Connection, plural: string): Promise<void> {
-  await db?.createCollection(plural, clusteredOptions).catch((error: unknown) => {
-    if (!isExistingNamespace(error)) throw error;
-  });
+  await db?.createCollection(plural, clusteredOptions).catch(ignore(isExistingNamespace));
 }
 
 /** References that keep an object from being deleted, by its collection. */

@@ -1,4 +1,5 @@
 import type { mongo } from 'mongoose';
+import { ignore } from '../lib/promises.js';
 import { createBatcher } from './batching/batcher.js';
 import type { DatabaseAccess, LeaseRequest, TakeLease } from './database.js';
 import { isDuplicate } from './driver-errors.js';
@@ -27,15 +28,12 @@ export async function takeLease(
     until: { $cond: [free, afterNow(lasts_ms), '$until'] },
     tag: { $ifNull: ['$tag', tag] },
   };
-  try {
-    const options = { upsert: true, returnDocument: 'after' } as const;
-    const now = await leases(db).findOneAndUpdate({ _id: name }, [{ $set: taken }], options);
-    return now?.holder === holder ? now.tag : undefined;
-  } catch (error) {
+  const options = { upsert: true, returnDocument: 'after' } as const;
+  const now = await leases(db)
+    .findOneAndUpdate({ _id: name }, [{ $set: taken }], options)
     // another instance created the lease at the same time
-    if (isDuplicate(error)) return undefined;
-    throw error;
-  }
+    .catch(ignore(isDuplicate));
+  return now?.holder === holder ? now.tag : undefined;
 }
 
 /** Ends a lease, so that others can acquire it at once. */

@@ -1,5 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
+import { ignore } from '../lib/promises.js';
 import type { Log } from './database.js';
 import { hasCode } from './driver-errors.js';
 
@@ -22,14 +23,10 @@ export async function assertSupported(db: mongo.Db): Promise<void> {
 
 /** @returns undefined where the user may not read it, and of a sharded cluster */
 async function readFeatureVersion(db: mongo.Db): Promise<string | undefined> {
-  try {
-    const parameter = { getParameter: 1, featureCompatibilityVersion: 1 };
-    const { featureCompatibilityVersion } = await db.client.db('admin').command(parameter);
-    return featureCompatibilityVersion?.version;
-  } catch (error) {
-    if (error instanceof mongoose.mongo.MongoServerError) return undefined;
-    throw error;
-  }
+  const parameter = { getParameter: 1, featureCompatibilityVersion: 1 };
+  const isRefusal = (error: unknown) => error instanceof mongoose.mongo.MongoServerError;
+  const answer = await db.client.db('admin').command(parameter).catch(ignore(isRefusal));
+  return answer?.featureCompatibilityVersion?.version;
 }
 
 const max_offset_ms = 5000;

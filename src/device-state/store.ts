@@ -239,18 +239,15 @@ async function setDeployed(db: Database, writes: readonly Write[]): Promise<void
 
 /** @returns the number of writes that were applied */
 async function applyWrites(db: Database, writes: readonly Write[]): Promise<number> {
-  try {
-    const result = await statesOf(db).bulkWrite(
-      writes.map((write) => statementOf(write, db.newId())),
-      { ordered: false },
-    );
-    return result.matchedCount + result.upsertedCount;
-  } catch (error) {
-    // another process has created the state of a device
-    if (!hasOnlyDuplicates(error)) throw error;
-    const { result } = error as mongo.MongoBulkWriteError;
-    return result.matchedCount + result.upsertedCount;
-  }
+  const statements = writes.map((write) => statementOf(write, db.newId()));
+  const { matchedCount, upsertedCount } = await statesOf(db)
+    .bulkWrite(statements, { ordered: false })
+    .catch((error: unknown) => {
+      // another process has created the state of a device
+      if (!hasOnlyDuplicates(error)) throw error;
+      return error.result;
+    });
+  return matchedCount + upsertedCount;
 }
 
 function statementOf(

@@ -7,6 +7,14 @@ export function awaitLater<Value>(promise: Value): Value {
   return promise;
 }
 
+/** Creates a handler for rejections that takes expected errors for `value`, and throws all others. */
+export function ignore<Value = undefined>(isExpected: (error: unknown) => boolean, value?: Value) {
+  return (error: unknown): Value => {
+    if (!isExpected(error)) throw error;
+    return value as Value;
+  };
+}
+
 /** A map, or a cache. */
 interface Promises<Key, Result> {
   get(key: Key): Promise<Result> | undefined;

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { StartError } from '../errors.js';
 import { createAtomically, writeAtomically } from '../lib/atomic-file.js';
+import { ignore } from '../lib/promises.js';
 
 /** Attempts lost to other instances that take and release the lock. */
 const max_attempts = 100;
@@ -42,10 +43,7 @@ async function replaceLock(path: string, dataDir: string, deadLock: string, ownL
 
 /** @returns undefined if there is no lock. @throws Error of the file system if it cannot be read */
 function readLock(path: string): Promise<string | undefined> {
-  return readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return undefined;
-    throw error;
-  });
+  return readFile(path, 'utf8').catch(ignore((error) => (error as NodeJS.ErrnoException).code === 'ENOENT'));
 }
 
 async function isHolderAlive(lock: string): Promise<boolean> {

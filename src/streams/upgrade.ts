@@ -7,6 +7,7 @@ import { clusteredOptions } from '../db/indexes.js';
 import { findOneRaw, readLargeBatches } from '../db/raw-find.js';
 import { insertIfAbsent } from '../db/raw-insert.js';
 import { runInParallel } from '../lib/parallel.js';
+import { ignore } from '../lib/promises.js';
 import { stream } from '../resources/index.js';
 import { getId } from '../serialize/bson.js';
 import { convertStreams, keyOf, updateNumber } from './convert-streams.js';
@@ -35,9 +36,7 @@ interface Position {
 export async function upgradeStreams(db: DatabaseAccess, context: UpgradeContext): Promise<void> {
   const streams = db.collection(stream.plural);
   if (await isClustered(streams)) return;
-  await streams.db.createCollection(copy, clusteredOptions).catch((error: unknown) => {
-    if (!isExistingNamespace(error)) throw error;
-  });
+  await streams.db.createCollection(copy, clusteredOptions).catch(ignore(isExistingNamespace));
   await copyStreams(db, context);
   context.signal.throwIfAborted();
   await streams.db.collection(copy).rename(stream.plural, { dropTarget: true });

@@ -6,6 +6,7 @@ import { type Id, keyOfId } from '../db/ids.js';
 import { type LeasedJob, startPeriodicJob, type Turn } from '../db/leased-job.js';
 import { findMany, runPipeline } from '../db/raw-find.js';
 import { splitIntoBatches } from '../lib/batches.js';
+import { ignore } from '../lib/promises.js';
 import { device, model, stream } from '../resources/index.js';
 import type { Measure } from '../resources/measure.js';
 import { formatPointer, parseDataPath } from '../schema/data-path.js';
@@ -245,10 +246,8 @@ async function summarizePiece(db: Database, targets: readonly SummaryTarget[], t
   if (writes.length > 0 && turn.isLeaseHeld())
     await summariesOf(db)
       .bulkWrite(writes, { ordered: false })
-      .catch((error: unknown) => {
-        // it was marked for the first time while this ran
-        if (!hasOnlyDuplicates(error)) throw error;
-      });
+      // one was marked for the first time while this ran
+      .catch(ignore(hasOnlyDuplicates));
   await turn.pause((performance.now() - begun_at) / 2);
   return hours.reduce((sum, { summary }) => sum + summary.streams, 0);
 }

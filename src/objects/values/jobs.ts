@@ -9,6 +9,7 @@ import { findMany } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
 import { readInBatches, splitIntoBatches } from '../../lib/batches.js';
 import { groupBy } from '../../lib/group-by.js';
+import { ignore } from '../../lib/promises.js';
 import { device } from '../../resources/index.js';
 import { findLastValues, findNextTimes } from './last-values.js';
 import { type MeasuredPath, measuredPathsOf, removeUnusedPaths } from './measured-paths.js';
@@ -207,12 +208,10 @@ async function writeRefreshed(
       if (before !== undefined) replaced.push(device);
     }
   if (writes.length === 0) return [];
+  const none = { insertedCount: 0, matchedCount: 0, deletedCount: 0 };
   const { insertedCount, matchedCount, deletedCount } = await valuesOf(db)
     .bulkWrite(writes, { ordered: false })
-    .catch((error: unknown) => {
-      if (!hasOnlyDuplicates(error)) throw error;
-      return { insertedCount: 0, matchedCount: 0, deletedCount: 0 };
-    });
+    .catch(ignore(hasOnlyDuplicates, none));
   const isComplete = insertedCount + matchedCount + deletedCount === writes.length;
   return [...new Set(isComplete ? replaced : written)];
 }

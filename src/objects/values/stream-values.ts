@@ -4,6 +4,7 @@ import type { Database } from '../../db/database.js';
 import { isTimeout } from '../../db/driver-errors.js';
 import type { Id } from '../../db/ids.js';
 import { findMany, findOne, runPipeline } from '../../db/raw-find.js';
+import { ignore } from '../../lib/promises.js';
 import { stream } from '../../resources/index.js';
 import { buildMinNumber, readReceipt } from '../../resources/stream-key.js';
 import { type DataPath, isTooDeep, readPath } from '../../schema/data-path.js';
@@ -149,10 +150,7 @@ export async function findReceiptAfter(
   const received = { '_id.n': { $gte: buildMinNumber((Math.floor(since) + 1) * 1000) } };
   const filter = { ...buildFilter(device), ...buildPresence(path), ...received };
   const options = { projection: { _id: 1 }, maxTimeMS: receipt_limit_ms };
-  const late = await findOne(streamsOf(db), filter, options).catch((error: unknown) => {
-    if (isTimeout(error)) return undefined;
-    throw error;
-  });
+  const late = await findOne(streamsOf(db), filter, options).catch(ignore(isTimeout));
   return late && receiptOf(late);
 }
 
