@@ -91,10 +91,8 @@ export class Client implements Host<Origin> {
     outbox.ended.then(() => this.close(), deps.rules.failed);
     deps.clients.set(session.client_id, delivery);
     this.subscriptions.start();
-    delivery.deliverQueue(deps.peers.waitUntilRead).catch((error: unknown) => {
-      deps.rules.failed(error);
-      session.end(reasons.busy);
-    });
+    const { rules, peers } = deps;
+    delivery.deliverQueue(peers.waitUntilRead).catch((error: unknown) => rules.endFailed(session, error));
     this.input = new Input(stream, {
       shares: deps.messageMemory,
       sender: session,
@@ -170,8 +168,7 @@ export class Client implements Host<Origin> {
     try {
       return await store();
     } catch (error) {
-      this.deps.rules.failed(error);
-      this.session.end(reasons.busy);
+      this.deps.rules.endFailed(this.session, error);
       throw error;
     }
   }

@@ -3,12 +3,12 @@ import type { Id } from '../db/ids.js';
 import { awaitLater } from '../lib/promises.js';
 import type { Acknowledgement, Published } from './connection/connection.js';
 import type { PublishPacket, WillPacket } from './connection/packets.js';
-import { reasons } from './connection/reasons.js';
+import { PacketError, reasons } from './connection/reasons.js';
 import { findDeviceOf } from './protocol/topics.js';
 import type { BrokerDeps } from './sessions/broker-deps.js';
 import type { PublishResult } from './sessions/ingest.js';
 import type { AcceptedMessage, MessageStore, MessageToStore } from './sessions/message-store.js';
-import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
+import { createReceivedPackets } from './sessions/received-packets.js';
 import type { Session } from './sessions/session.js';
 import { optionsOf } from './store/messages.js';
 
@@ -141,10 +141,9 @@ export function createPublishHandler({ clock, route, messageStore, rules, db }: 
 
   /** Closes the connection, unless the message was of QoS 0: the client sends it again. */
   function report(session: Session, { topic, qos }: ClientMessage, error: unknown): Published {
-    if (error instanceof TooManyPackets) rules.protocolError(session, error.message);
+    if (error instanceof PacketError) rules.protocolError(session, error.message);
     else if (!(error instanceof ReportedError)) rules.dropped(session, { drop: 'database', error }, topic);
-    if (qos > 0 || session.revoked)
-      session.end(error instanceof TooManyPackets ? reasons.receive_maximum : reasons.busy);
+    if (qos > 0 || session.revoked) session.end(error instanceof PacketError ? error.reason : reasons.busy);
     return {};
   }
 

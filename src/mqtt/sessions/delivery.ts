@@ -228,10 +228,7 @@ export class Delivery {
   }
 
   /** The message waits for the next connection. */
-  private readonly fail = (error: unknown): void => {
-    this.options.rules.failed(error);
-    this.session.end(reasons.busy);
-  };
+  private readonly fail = (error: unknown): void => this.options.rules.endFailed(this.session, error);
 
   /** Permissions that are not fresh are read again before: a message that may not be delivered is deleted. */
   private async refresh(): Promise<void> {

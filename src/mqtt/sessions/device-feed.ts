@@ -50,8 +50,7 @@ export class DeviceFeed {
 
   /** The connection ends on an error that no caller awaits; the next one gets what this one missed. */
   fail(error: unknown): void {
-    this.deps.rules.failed(error);
-    this.deps.session.end(reasons.busy);
+    this.deps.rules.endFailed(this.deps.session, error);
   }
 
   /** A filter was granted: what it covers is sent once `watched` resolves, from when on changes are handed in. */

@@ -1,4 +1,5 @@
 import type { Id } from '../../db/ids.js';
+import { PacketError, reasons } from '../connection/reasons.js';
 import { joinKey } from '../store/keys.js';
 import type { ReceivedChange, StoredPacket } from '../store/queue.js';
 
@@ -11,11 +12,6 @@ interface ReceivedPacket {
   isOwn: boolean;
   /** The message is stored. */
   isDone: boolean;
-}
-
-/** A client does not release its packet ids. */
-export class TooManyPackets extends Error {
-  override message = `more than ${max_received} messages of QoS 2 wait for PUBREL`;
 }
 
 /** The packet ids of a persistent session in the database. */
@@ -41,7 +37,7 @@ export function createReceivedPackets(newId: () => Id, stored?: StoredPackets) {
   return {
     /**
      * Records the packet id durably before its message is stored. @returns whether an earlier connection has sent the message,
-     * which may be stored in part, and whether it only has to be acknowledged. @throws TooManyPackets beyond 100 packet ids
+     * which may be stored in part, and whether it only has to be acknowledged. @throws PacketError beyond 100 packet ids
      */
     async receive(packet_id: number) {
       const known = packets.get(packet_id);
@@ -51,7 +47,8 @@ export function createReceivedPackets(newId: () => Id, stored?: StoredPackets) {
         // acknowledgements are in order: that of the first one comes before
         return { message, isRepeated: true, isDone: isOwn || isDone };
       }
-      if (packets.size >= max_received) throw new TooManyPackets();
+      if (packets.size >= max_received)
+        throw new PacketError(`more than ${max_received} messages of QoS 2 wait for PUBREL`, reasons.receive_maximum);
       const message = newId();
       packets.set(packet_id, { message, isOwn: true, isDone: false });
       await submit(packet_id, (_id) => ({ _id, packet_id, message, done: false, at: new Date() }));

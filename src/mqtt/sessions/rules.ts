@@ -104,6 +104,9 @@ export function createRules(options: RulesOptions) {
     warn(`MQTT subscription refused: ${reason}`, fields, err === undefined ? formatName(names) : '');
   }
 
+  /** Reports an error that no caller awaits. */
+  const failed = (error: unknown) => warn('MQTT broker failed', { err: error });
+
   return {
     /** Stores the streams that a message holds; reports of a device are merged in their order. Never rejects. */
     publish: (session: Session, message: RepeatedMessage) =>
@@ -149,7 +152,11 @@ export function createRules(options: RulesOptions) {
     protocolError({ names }: Session, reason: string): void {
       warn(`MQTT connection closed: ${reason}`, { reason, ...names }, formatName(names));
     },
-    /** Reports an error that no caller awaits. */
-    failed: (error: unknown) => warn('MQTT broker failed', { err: error }),
+    failed,
+    /** Reports such an error, and ends the connection that it is about: the next one gets what this one has missed. */
+    endFailed(session: Session, error: unknown): void {
+      failed(error);
+      session.end(reasons.busy);
+    },
   };
 }
