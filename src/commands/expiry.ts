@@ -1,4 +1,4 @@
-import { type Database, type JobDeps, read_limit_ms } from '../db/database.js';
+import type { Database, JobDeps } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { findAll } from '../db/raw-find.js';
@@ -30,13 +30,8 @@ export async function removeOldCommands(db: Database, now: number): Promise<void
 async function expireCommands(db: Database, now: number, metrics: CommandMetrics): Promise<boolean> {
   const filter = { expires_at: { $lte: now }, ...isOpen };
   if (!(await db.findDue([{ collection: commandsOf(db), filter }]))) return false;
-  const due = await findAll(commandsOf(db), {
-    filter,
-    projection: { id: 1, name: 1 },
-    sort: { expires_at: 1 },
-    limit: batch_size,
-    maxTimeMS: read_limit_ms,
-  });
+  const projection = { id: 1, name: 1 };
+  const due = await findAll(commandsOf(db), { filter, projection, sort: { expires_at: 1 }, limit: batch_size });
   metrics.entered('expired', await applyTransitions(db, due, 'expired', { now }));
   return due.length === batch_size;
 }

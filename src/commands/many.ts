@@ -1,7 +1,8 @@
 import type { mongo } from 'mongoose';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import { chooseSlot, describeFull } from '../db/free-slot.js';
 import { type Id, keyOfId } from '../db/ids.js';
+import { runPipeline } from '../db/raw-find.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { type BulkAction, deleteOrphans } from '../objects/bulk/action.js';
 import { max_documents } from '../objects/bulk/change.js';
@@ -48,14 +49,11 @@ async function findOpen(
   devices: readonly Id[],
   session?: mongo.ClientSession,
 ): Promise<ReadonlyMap<string, OpenCommands>> {
-  const rows = commandsOf(db).aggregate<{ _id: Id; slots: number[]; last: Id }>(
-    [
-      { $match: { parent: { $in: devices }, ...isOpen } },
-      { $group: { _id: '$parent', slots: { $push: '$slot' }, last: { $max: '$_id' } } },
-    ],
-    { hint: { parent: 1, slot: 1 }, maxTimeMS: read_limit_ms, ...(session && { session }) },
-  );
-  const open = new Map<string, OpenCommands>();
-  for await (const { _id, slots, last } of rows) open.set(keyOfId(_id), { slots: new Set(slots), last: [last] });
-  return open;
+  const pipeline = [
+    { $match: { parent: { $in: devices }, ...isOpen } },
+    { $group: { _id: '$parent', slots: { $push: '$slot' }, last: { $max: '$_id' } } },
+  ];
+  const options = { hint: { parent: 1, slot: 1 }, ...(session && { session }) };
+  const rows = await runPipeline<{ _id: Id; slots: number[]; last: Id }>(commandsOf(db), pipeline, options);
+  return new Map(rows.map(({ _id, slots, last }) => [keyOfId(_id), { slots: new Set(slots), last: [last] }]));
 }

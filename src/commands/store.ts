@@ -3,7 +3,7 @@ import { type Collection, type Database, read_limit_ms, type StoredDocument } fr
 import { insertIntoFreeSlot } from '../db/free-slot.js';
 import { type Id, placeBehind } from '../db/ids.js';
 import { OpaqueJson, toDriverValues } from '../db/opaque-json.js';
-import { findRaw, type RawQuery, showOne } from '../db/raw-find.js';
+import { findOne, findRaw, type RawQuery, showOne } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
@@ -98,11 +98,9 @@ export async function findCommand(
   device_id: string,
   id: string,
 ): Promise<StoredCommand> {
-  const stored = await commandsOf(db).findOne(buildFilter(account, device_id, id), {
-    projection: { id: 1, name: 1, status: 1 },
-    maxTimeMS: read_limit_ms,
-  });
-  if (stored === null) throw new AppError('notFound');
+  const projection = { id: 1, name: 1, status: 1 };
+  const stored = await findOne(commandsOf(db), buildFilter(account, device_id, id), { projection });
+  if (stored === undefined) throw new AppError('notFound');
   return stored;
 }
 
@@ -207,9 +205,8 @@ export async function finishCommand(
 ): Promise<boolean> {
   const { filter, update } = buildTransition(stored, status, author, result);
   if ((await commandsOf(db).updateOne(filter, update)).modifiedCount === 1) return true;
-  const options = { projection: { status: 1 }, maxTimeMS: read_limit_ms };
-  const current = await commandsOf(db).findOne({ _id: stored._id }, options);
-  if (current === null) throw new AppError('notFound');
+  const current = await findOne(commandsOf(db), { _id: stored._id }, { projection: { status: 1 } });
+  if (current === undefined) throw new AppError('notFound');
   if (current.status !== status || status === 'cancelled')
     throw new AppError('invalid', { status: `is ${current.status}` });
   return false;

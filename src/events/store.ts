@@ -1,9 +1,9 @@
 import mongoose, { type mongo } from 'mongoose';
 import { formatClusterTime, readClusterTime } from '../db/change-stream.js';
-import { type DatabaseAccess, read_limit_ms } from '../db/database.js';
+import type { DatabaseAccess } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
-import { findOne } from '../db/raw-find.js';
+import { findMany, findOne } from '../db/raw-find.js';
 import type { Bson } from '../objects/page.js';
 import type { StoredEvent } from '../resources/event.js';
 import { event } from '../resources/index.js';
@@ -44,10 +44,9 @@ export async function findEventsAfter(
   { filter = {}, after, until, max }: { filter?: object; after: string; until?: string; max: number },
 ): Promise<Bson[]> {
   const range = { _id: { $gt: after, ...(until !== undefined && { $lte: until }) } };
-  const options = { sort: { _id: 1 }, limit: max, maxTimeMS: read_limit_ms, raw: true } as const;
   // acknowledged by a majority: what is read now is there after a failover
-  const cursor = eventsOf(db).find({ $and: [range, filter] }, { ...options, readConcern: { level: 'majority' } });
-  return (await cursor.toArray()) as unknown as Bson[];
+  const options = { sort: { _id: 1 }, limit: max, raw: true, readConcern: { level: 'majority' } } as const;
+  return (await findMany(eventsOf(db), { $and: [range, filter] }, options)) as unknown as Bson[];
 }
 
 /** Finds the greatest id of the log; empty if there is none. */

@@ -1,8 +1,9 @@
 import { countOpenAlarms, type OpenAlarms } from '../alarms/open-alarms.js';
-import { type Database, type JobDeps, read_limit_ms } from '../db/database.js';
+import type { Database, JobDeps } from '../db/database.js';
 import { storedNameOf } from '../db/former-versions.js';
 import { deriveFilterIndex } from '../db/indexes.js';
 import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
+import { runPipeline } from '../db/raw-find.js';
 import { byStatus, deriveStatus, type Status, statuses } from '../resources/device/status.js';
 import { apikey, device } from '../resources/index.js';
 
@@ -42,12 +43,11 @@ interface CountRow {
  * @param now epoch seconds
  */
 export async function countFleet(db: Database, now: number): Promise<FleetCounts> {
-  const counting = db.collection(device.plural).aggregate<CountRow>(buildCountPipeline(now), {
-    hint: deriveFilterIndex(device, byStatus).key,
-    maxTimeMS: read_limit_ms,
-    readPreference: 'secondaryPreferred',
-  });
-  const [rows, alarms] = await Promise.all([counting.toArray(), countOpenAlarms(db).catch(() => [])]);
+  const options = { hint: deriveFilterIndex(device, byStatus).key, readPreference: 'secondaryPreferred' } as const;
+  const [rows, alarms] = await Promise.all([
+    runPipeline<CountRow>(db.collection(device.plural), buildCountPipeline(now), options),
+    countOpenAlarms(db).catch(() => []),
+  ]);
   const counts: FleetCounts = {
     accounts: 0,
     alarms,

@@ -1,6 +1,7 @@
 import type { mongo } from 'mongoose';
 import { type ClusteredDocument, deleteRange, type RangeCondition } from '../db/clustered.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { Database } from '../db/database.js';
+import { findOne } from '../db/raw-find.js';
 import { withTransaction } from '../db/transaction.js';
 import { stream } from '../resources/index.js';
 import { deriveSummaries, limitPaths, mergeSummaries, type SummaryTarget } from './derive.js';
@@ -34,14 +35,13 @@ export async function removeSummarized(
   const streams = db.collection<ClusteredDocument>(stream.plural);
   let rest = buildSpanRange(sender, { to });
   for (;;) {
-    const options = { projection: { _id: 1 }, sort: { _id: 1 }, skip: piece_size, maxTimeMS: read_limit_ms } as const;
-    const next = await streams.findOne(rest, options);
-    const range = next === null ? rest : { ...rest, _id: { ...rest._id, $lt: next._id } };
+    const next = await findOne(streams, rest, { projection: { _id: 1 }, sort: { _id: 1 }, skip: piece_size });
+    const range = next === undefined ? rest : { ...rest, _id: { ...rest._id, $lt: next._id } };
     const target = { ...sender, from: 0, to, range };
     const isRemoved = await withTransaction(db.collection(stream.plural), conflict_limit_ms, (session) =>
       removePiece(db, target, session),
     );
-    if (!isRemoved || next === null || !(await mayGoOn())) return;
+    if (!isRemoved || next === undefined || !(await mayGoOn())) return;
     rest = { ...rest, _id: { ...rest._id, $gte: next._id } };
   }
 }
@@ -76,9 +76,9 @@ async function removePiece(
 /** Removes the summaries of a device before a time (epoch seconds) whose streams are gone. */
 export async function removeOldSummaries(db: Database, sender: Omit<Hour, 'at'>, before: number): Promise<void> {
   const streams = db.collection<ClusteredDocument>(stream.plural);
-  const options = { projection: { _id: 1 }, sort: { _id: 1 }, maxTimeMS: read_limit_ms } as const;
-  const first = await streams.findOne(buildSpanRange(sender, { to: before }), options);
-  const to = first === null ? before : roundToHour(Number(first._id.at));
+  const options = { projection: { _id: 1 }, sort: { _id: 1 } } as const;
+  const first = await findOne(streams, buildSpanRange(sender, { to: before }), options);
+  const to = first === undefined ? before : roundToHour(Number(first._id.at));
   await deleteRange(summariesOf(db) as never, { ...buildSpanRange(sender, { to: roundToHour(to) }), mark: null });
 }
 
