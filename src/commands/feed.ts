@@ -2,6 +2,7 @@ import type { StoredNode } from '../db/batching/loader.js';
 import type { Database } from '../db/database.js';
 import type { Feed, FeedSink } from '../http/live/feed.js';
 import type { Tail, TailSubscriber } from '../http/live/tail.js';
+import { createWakeUp } from '../lib/wake-up.js';
 import type { MarkSent } from './delivery.js';
 import { type DeliveredCommand, findOpenCommands } from './store.js';
 import type { CommandEntry } from './tail.js';
@@ -24,20 +25,17 @@ const heartbeat = Buffer.from(':\n\n');
 /** Opens the feed of the commands of a device: open ones first, each once (reference/commands.md#over-http). */
 export async function openCommandFeed(options: Options): Promise<Feed> {
   const { db, tail, device, clock, markSent, isSame } = options;
-  let hasNews = true;
+  const news = createWakeUp();
   let isLost = false;
-  let wake: () => void = () => undefined;
   const subscriber: TailSubscriber<CommandEntry> = {
     account: device.account,
     needsPreparation: false,
     receive(entries) {
-      if (!entries.some((entry) => entry.device === device.id_developer)) return;
-      hasNews = true;
-      wake();
+      if (entries.some((entry) => entry.device === device.id_developer)) news.wake();
     },
     lose() {
       isLost = true;
-      wake();
+      news.wake();
     },
   };
   await tail.subscribe(subscriber);
@@ -62,14 +60,11 @@ export async function openCommandFeed(options: Options): Promise<Feed> {
       const isEnded = () => ended.aborted || isLost;
       sink.write(heartbeat);
       const beat = setInterval(() => sink.write(heartbeat), heartbeat_ms);
-      ended.addEventListener('abort', () => wake());
+      ended.addEventListener('abort', news.wake);
       try {
-        while (!isEnded()) {
-          if (hasNews) {
-            hasNews = false;
-            if (!(await isSame())) break;
-            await sendOpen(sink, ended);
-          } else await new Promise<void>((resolve) => (wake = resolve));
+        while (!isEnded() && (await isSame())) {
+          await sendOpen(sink, ended);
+          await news.wait();
         }
         return 'ended';
       } finally {

@@ -2,6 +2,7 @@ import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
 import type { LogLine } from '../lib/rate-limited-log.js';
 import type { Shares } from '../lib/shares.js';
+import { createWakeUp, type WakeUp } from '../lib/wake-up.js';
 import type { SenderDeps } from './attempt.js';
 import { findRunningWebhook, type StoredWebhook } from './store.js';
 
@@ -87,28 +88,4 @@ export async function refreshTarget(state: WorkerState): Promise<boolean> {
   if (current === undefined) state.stopped.abort();
   else state.target = current;
   return current !== undefined;
-}
-
-/** Wakes one loop that waits for work. */
-type WakeUp = ReturnType<typeof createWakeUp>;
-
-/** Creates the wake-up of a loop that ends with `signal`. */
-function createWakeUp(signal: AbortSignal) {
-  let isDue = false;
-  let endWait: (() => void) | undefined;
-  const wake = () => {
-    isDue = true;
-    endWait?.();
-  };
-  signal.addEventListener('abort', wake, { once: true });
-  return {
-    /** Ends the wait; without one, the next wait ends at once. */
-    wake,
-    /** Waits for `wake`, or until the signal aborts. */
-    async wait(): Promise<void> {
-      if (!isDue) await new Promise<void>((resolve) => (endWait = resolve));
-      endWait = undefined;
-      isDue = signal.aborted;
-    },
-  };
 }

@@ -1,5 +1,6 @@
 import { readInSlots } from '../../lib/read-in-slots.js';
 import type { Shares } from '../../lib/shares.js';
+import { createWakeUp } from '../../lib/wake-up.js';
 import { formatHeartbeat, overflowFrame } from './frames.js';
 import type { FeedEntry, FeedPosition, Tail, TailSubscriber } from './tail.js';
 
@@ -95,17 +96,17 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
 ): Promise<Feed> {
   const queue = createFeedQueue<Entry>();
   let isLost = false;
-  let wake: () => void = () => undefined;
+  const news = createWakeUp();
   const subscriber: TailSubscriber<Entry> = {
     account: query.account,
     needsPreparation: query.needsPreparation,
     receive(entries) {
       queue.push(entries.filter(query.isWanted));
-      wake();
+      news.wake();
     },
     lose() {
       isLost = true;
-      wake();
+      news.wake();
     },
   };
   await tail.subscribe(subscriber);
@@ -144,7 +145,7 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
       sink.write(formatHeartbeat(isLive && !isConfirming && handed_over_id > last_id ? handed_over_id : last_id));
     }, heartbeat_ms);
     ended.addEventListener('abort', () => {
-      wake();
+      news.wake();
       closeLog().catch(() => undefined);
     });
     try {
@@ -166,7 +167,7 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
         else if (queue.isOverflowed) break;
         else {
           isConfirming = false;
-          await new Promise<void>((resolve) => (wake = resolve));
+          await news.wait();
         }
       }
       if (!queue.isOverflowed || isEnded()) return 'ended';
