@@ -2,14 +2,14 @@ import { awaitLater, getOrStart } from '../lib/promises.js';
 import { Client, type ClientDeps } from './client.js';
 import { reasons } from './connection/reasons.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
-import { createPublishHandler, type Routed } from './publish-handler.js';
+import { PublishHandler, type Routed } from './publish-handler.js';
 import { type ClaimedSession, openAccountSessions, type SessionRecord } from './sessions/account-sessions.js';
 import type { BrokerDeps } from './sessions/broker-deps.js';
 import type { Delivery } from './sessions/delivery.js';
 import { DeviceFeeds } from './sessions/device-feeds.js';
 import { createFilterTree } from './sessions/filter-tree.js';
 import { createForwardedDelivery } from './sessions/message-memory.js';
-import { type AcceptedMessage, createMessageStore, type MessageToStore } from './sessions/message-store.js';
+import { type AcceptedMessage, MessageStore, type MessageToStore } from './sessions/message-store.js';
 import { createReceivedPackets } from './sessions/received-packets.js';
 import { openRetainedMessages } from './sessions/retained-messages.js';
 import type { Session } from './sessions/session.js';
@@ -43,8 +43,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
   const subscribers: Subscribers = createFilterTree();
   const onFull = (drop: 'queue_full' | 'retained_full', topic: string, client_id?: string) =>
     rules.dropped({ account, client_id }, { drop }, topic);
-  const messageStore = createMessageStore({ ...deps, account, sessions, retained, onFull });
-  const handlePublish = createPublishHandler({ ...deps, route, messageStore });
+  const messageStore = new MessageStore({ ...deps, account, sessions, retained, onFull });
+  const publishHandler = new PublishHandler({ ...deps, route, messageStore });
   const deliverForwarded = createForwardedDelivery(
     (bytes) => messageMemory.tryTake(account, bytes),
     (message) => route(message).read,
@@ -56,7 +56,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     retained,
     subscribers,
     clients,
-    handlePublish,
+    publishHandler,
     saveSubscriptions,
     redeliver,
   };

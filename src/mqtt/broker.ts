@@ -26,7 +26,7 @@ import type { DeviceLink } from './sessions/device-link.js';
 import type { PublishResult } from './sessions/ingest.js';
 import { createMessageMemory } from './sessions/message-memory.js';
 import { type PeerEvents, startPeers } from './sessions/peers.js';
-import { createRules } from './sessions/rules.js';
+import { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { startStateSweep } from './sessions/state-sweep.js';
 import { createStateWriter } from './sessions/state-writer.js';
@@ -75,7 +75,7 @@ export async function startBroker(options: Options) {
   // every message beyond the forward rate waits with it
   setMaxListeners(0, stopped.signal);
   const authorizer = new SessionAuthorizer({ db, sessions, warn, clock });
-  const rules = createRules({ ...options, authorizer, warn });
+  const rules = new Rules({ ...options, authorizer, warn });
   const writer = createStateWriter(db);
   const peers = startPeers(db, warn, createPeerEvents());
   const deps: BrokerDeps = {

@@ -13,13 +13,13 @@ import { Input } from './connection/input.js';
 import type { DisconnectPacket, PublishPacket, SubscribePacket } from './connection/packets.js';
 import { PacketError, reasons } from './connection/reasons.js';
 import type { ConnectRequest } from './protocol/connect-packet.js';
-import type { HandlePublish } from './publish-handler.js';
+import type { PublishHandler } from './publish-handler.js';
 import type { ClaimedSession, SessionRecord } from './sessions/account-sessions.js';
 import type { BrokerDeps } from './sessions/broker-deps.js';
 import { Delivery, type Origin } from './sessions/delivery.js';
 import { DeviceFeed } from './sessions/device-feed.js';
 import type { Session } from './sessions/session.js';
-import { isOfQueue, openSessionQueue } from './sessions/session-queue.js';
+import { isOfQueue, SessionQueue } from './sessions/session-queue.js';
 import { type SubscriptionDeps, Subscriptions } from './sessions/subscriptions.js';
 import { findDelay } from './sessions/wills.js';
 import type { SharedMessage } from './store/messages.js';
@@ -32,7 +32,7 @@ const default_receive_maximum = 10_000;
 export interface ClientDeps extends BrokerDeps, SubscriptionDeps {
   /** Clients of this process by client id. */
   clients: Map<string, Delivery>;
-  handlePublish: HandlePublish;
+  publishHandler: PublishHandler;
   /** Stores the subscriptions of a session, which may get a queue by them. @throws what the database throws */
   saveSubscriptions(session: Session, onQueue: (record: SessionRecord) => void): Promise<void>;
   /** Gives a message to other members of its shared subscriptions. @throws what the database throws */
@@ -112,7 +112,7 @@ export class Client implements Host<Origin> {
   }
 
   publish(packet: PublishPacket): Promise<Published> {
-    return this.deps.handlePublish(this.session, packet);
+    return this.deps.publishHandler.handle(this.session, packet);
   }
 
   async release(packet_id: number): Promise<boolean> {
@@ -176,7 +176,7 @@ export class Client implements Host<Origin> {
   private openQueue(record: SessionRecord, state: { wasCut: boolean; isNew: boolean }): void {
     const { db, writer, rules } = this.deps;
     const unacknowledged = () => this.connection.unacknowledged();
-    this.session.queue = openSessionQueue({ db, writer, failed: rules.failed, record, unacknowledged, ...state });
+    this.session.queue = new SessionQueue({ db, writer, failed: rules.failed, record, unacknowledged, ...state });
   }
 
   private openFeed(): DeviceFeed {
@@ -214,7 +214,8 @@ export class Client implements Host<Origin> {
     const isOwn = await session.will.take();
     if (!isOwn || this.hasDisconnected || will === undefined || deps.stopped.aborted) return;
     const delay_s = findDelay(will, session);
-    if (delay_s === 0 || session.revoked) return void deps.handlePublish(session, will).catch(deps.rules.failed);
+    if (delay_s === 0 || session.revoked)
+      return void deps.publishHandler.handle(session, will).catch(deps.rules.failed);
     const due_at = new Date(deps.clock() + delay_s * 1000);
     await session.will.defer(session, due_at);
     deps.onWillDeferred(due_at);

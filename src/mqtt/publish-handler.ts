@@ -15,9 +15,6 @@ import { optionsOf } from './store/messages.js';
 /** A message of a client. A will has no packet id. */
 type ClientMessage = PublishPacket | WillPacket;
 
-/** Stores a publish, then forwards or discards it. */
-export type HandlePublish = (session: Session, packet: ClientMessage) => Promise<Published>;
-
 /** A publish whose streams are stored, or which is dropped. */
 interface Ingested {
   /** Names a message that may be repeated. */
@@ -52,12 +49,32 @@ const max_text_bytes = 400;
 const max_unrecorded = 1000;
 const packetIdOf = (packet: ClientMessage) => ('packet_id' in packet ? packet.packet_id : 0);
 
-/** Creates the handler. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
-export function createPublishHandler({ clock, route, messageStore, rules, db }: Deps): HandlePublish {
+/** Handles what clients publish. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
+export class PublishHandler {
   /** Messages that the subscribers have got, though the database did not confirm that they are stored: they are repeated. */
-  const unrecorded = new LRUCache<string, true>({ max: max_unrecorded });
+  private readonly unrecorded = new LRUCache<string, true>({ max: max_unrecorded });
 
-  async function ingest(session: Session, packet: ClientMessage): Promise<Ingested> {
+  constructor(private readonly deps: Deps) {}
+
+  /** Stores a publish, then forwards or discards it. */
+  handle(session: Session, packet: ClientMessage): Promise<Published> {
+    const ingested = awaitLater(this.ingest(session, packet));
+    const storing = awaitLater(session.storeQueue.then(() => this.store(session, packet, ingested)));
+    session.storeQueue = storing.then(
+      () => undefined,
+      () => undefined,
+    );
+    const published = awaitLater(
+      session.publishQueue
+        .then(() => this.settle(session, packet, storing))
+        .catch((error: unknown) => this.report(session, packet, error)),
+    );
+    session.publishQueue = awaitLater(published.then(() => undefined));
+    return published;
+  }
+
+  private async ingest(session: Session, packet: ClientMessage): Promise<Ingested> {
+    const { rules, db } = this.deps;
     const { topic, payload, qos } = packet;
     const isWill = !('packet_id' in packet);
     const { correlation_data } = packet.properties;
@@ -66,12 +83,13 @@ export function createPublishHandler({ clock, route, messageStore, rules, db }: 
       return { id: undefined, result: await rules.publish(session, { ...message, id: undefined, isRepeated: false }) };
     session.received ??= createReceivedPackets(db.newId);
     const { message: id, isRepeated, isDone } = await session.received.receive(packetIdOf(packet));
-    if (isDone || unrecorded.has(String(id))) return { id, result: { forward: [] } };
+    if (isDone || this.unrecorded.has(String(id))) return { id, result: { forward: [] } };
     return { id, result: await rules.publish(session, { ...message, id, isRepeated }) };
   }
 
   /** Begins to store a publish for absent clients. @throws what the database throws */
-  async function store(session: Session, packet: ClientMessage, ingested: Promise<Ingested>): Promise<Stored> {
+  private async store(session: Session, packet: ClientMessage, ingested: Promise<Ingested>): Promise<Stored> {
+    const { clock, messageStore, rules, db } = this.deps;
     const { id, result } = await ingested;
     const stored: Stored = { id, result, messages: [], writes: [] };
     const { topic, payload, qos, retain, properties } = packet;
@@ -97,7 +115,7 @@ export function createPublishHandler({ clock, route, messageStore, rules, db }: 
   }
 
   /** Waits until a publish is stored and hands it to the subscribers. @throws Error if it is not stored: the client sends it again */
-  async function settle(session: Session, packet: ClientMessage, storing: Promise<Stored>): Promise<Published> {
+  private async settle(session: Session, packet: ClientMessage, storing: Promise<Stored>): Promise<Published> {
     const { id, result, messages, writes } = await storing;
     if ('drop' in result && (session.revoked || (result.drop === 'database' && packet.qos > 0)))
       throw new ReportedError(result.drop);
@@ -109,59 +127,44 @@ export function createPublishHandler({ clock, route, messageStore, rules, db }: 
     const busy: Promise<unknown>[] = [];
     let isWanted = isOfService;
     for (const message of messages) {
-      const { count, read } = route(message);
+      const { count, read } = this.deps.route(message);
       if (read !== undefined) busy.push(read);
       // others may be for clients that are absent or elsewhere
       isWanted ||= count > 0 || message.id !== '';
     }
     // the client repeats it; the database may know nevertheless that it is stored
     if (failure !== undefined) {
-      if (messages.length > 0) unrecorded.set(String(id), true);
+      if (messages.length > 0) this.unrecorded.set(String(id), true);
       throw failure.error;
     }
     const delivered = busy.length > 0 && { delivered: awaitLater(Promise.all(busy)) };
     return { acknowledgement: refusal ?? (isWanted ? accepted : unwanted), ...delivered };
   }
 
-  /** Records that a message of QoS 2 is stored. @returns why that is not certain */
-  async function record(
-    { received, connect }: Session,
-    packet: ClientMessage,
-    refusal: Acknowledgement | undefined,
-  ): Promise<{ error: unknown } | undefined> {
-    try {
-      // after a refusal of MQTT 5 there is no PUBREL
-      const isOver = refusal !== undefined && connect.level === 5;
-      await received?.[isOver ? 'release' : 'finish'](packetIdOf(packet));
-      return undefined;
-    } catch (error) {
-      return { error };
-    }
-  }
-
   /** Closes the connection, unless the message was of QoS 0: the client sends it again. */
-  function report(session: Session, { topic, qos }: ClientMessage, error: unknown): Published {
+  private report(session: Session, { topic, qos }: ClientMessage, error: unknown): Published {
+    const { rules } = this.deps;
     if (error instanceof PacketError) rules.protocolError(session, error.message);
     else if (!(error instanceof ReportedError)) rules.dropped(session, { drop: 'database', error }, topic);
     if (qos > 0 || session.revoked) session.end(error instanceof PacketError ? error.reason : reasons.busy);
     return {};
   }
+}
 
-  return (session, packet) => {
-    const ingested = awaitLater(ingest(session, packet));
-    const storing = awaitLater(session.storeQueue.then(() => store(session, packet, ingested)));
-    session.storeQueue = storing.then(
-      () => undefined,
-      () => undefined,
-    );
-    const published = awaitLater(
-      session.publishQueue
-        .then(() => settle(session, packet, storing))
-        .catch((error: unknown) => report(session, packet, error)),
-    );
-    session.publishQueue = awaitLater(published.then(() => undefined));
-    return published;
-  };
+/** Records that a message of QoS 2 is stored. @returns why that is not certain */
+async function record(
+  { received, connect }: Session,
+  packet: ClientMessage,
+  refusal: Acknowledgement | undefined,
+): Promise<{ error: unknown } | undefined> {
+  try {
+    // after a refusal of MQTT 5 there is no PUBREL
+    const isOver = refusal !== undefined && connect.level === 5;
+    await received?.[isOver ? 'release' : 'finish'](packetIdOf(packet));
+    return undefined;
+  } catch (error) {
+    return { error };
+  }
 }
 
 /** The reason why a message is not stored, or not retained, for a client of MQTT 5. */

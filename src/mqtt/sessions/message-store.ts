@@ -5,7 +5,7 @@ import { type AddressedMessage, isExpired, type MessageContent, optionsOf, share
 import { type QueuedMessage, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
 import type { BrokerDeps } from './broker-deps.js';
-import { createForwardRate } from './forward-rate.js';
+import { createForwardRate, type ForwardRate } from './forward-rate.js';
 import type { RetainedMessages } from './retained-messages.js';
 
 const max_queued = 1000;
@@ -33,30 +33,72 @@ interface Deps extends Pick<BrokerDeps, 'db' | 'writer' | 'peers' | 'stopped'> {
 }
 
 /** Stores what must outlast the process before a message is acknowledged: for absent clients, other instances, as retained. */
-export type MessageStore = ReturnType<typeof createMessageStore>;
+export class MessageStore {
+  private readonly forwardRate: ForwardRate;
+  private readonly reading = new Map<SessionRecord, Promise<void>>();
 
-/** Creates the message store of an account. */
-export function createMessageStore(deps: Deps) {
-  const { db, account, sessions, retained, writer, peers, onFull } = deps;
-  const forwardRate = createForwardRate(deps.stopped);
-  const reading = new Map<SessionRecord, Promise<void>>();
+  constructor(private readonly deps: Deps) {
+    this.forwardRate = createForwardRate(deps.stopped);
+  }
 
-  async function readLength(record: SessionRecord): Promise<void> {
+  /** Stores a message as the retained one of its topic only. @returns false without room */
+  async retain(message: MessageToStore, parent?: Id): Promise<boolean> {
+    const { retained, onFull } = this.deps;
+    const { topic, payload, qos } = message;
+    const isStored = await retained.store({ topic, payload, qos, ...optionsOf(message), ...(parent && { parent }) });
+    if (!isStored) onFull('retained_full', topic);
+    return isStored;
+  }
+
+  /**
+   * Begins to store a message, and chooses the members of shared subscriptions that get it. Messages of one caller are
+   * stored in their order. @returns `writes` in progress, false where there is no room to retain it. @throws what the
+   * database throws
+   * @param createId most messages are in no queue, and an id takes as long as the rest
+   */
+  async store(content: MessageToStore, createId: () => string) {
+    const { account, sessions, retained, writer, peers } = this.deps;
+    const { topic, qos } = content;
+    const writes: Promise<boolean>[] = [];
+    const parent = content.retain ? await retained.findParent(topic) : null;
+    if (parent !== null) writes.push(awaitLater(this.retain(content, parent)));
+    const addressed = content.is_redelivered ? content : { ...content, ...sessions.shared.choose(topic) };
+    const matches = sessions.match(addressed);
+    const message: AcceptedMessage = { ...addressed, id: matches.size > 0 ? createId() : '' };
+    const recipients = [...matches].flatMap(([record, granted]) => {
+      const lower = Math.min(granted.qos, qos);
+      return record.state.persistent && !isExpired(record.state, Date.now()) && lower > 0
+        ? [{ record, qos: lower as 1 | 2 }]
+        : [];
+    });
+    for (const { record } of recipients) await this.readLength(record);
+    const queued = recipients.flatMap(({ record, qos }) => this.enqueue(record, message, qos) ?? []);
+    const isWantedElsewhere = () => [...matches.keys()].some(({ state }) => peers.isElsewhere(state.instance));
+    const isForwarded = isWantedElsewhere() && (await this.admitForward(message));
+    if (queued.length > 0 || isForwarded) {
+      const forwarded = { ...addressed, from: peers.id, account, message: message.id };
+      writes.push(awaitLater(writer.publish({ queued, forwarded, isWantedElsewhere }).then(() => true)));
+    }
+    return { message, writes };
+  }
+
+  private async readLength(record: SessionRecord): Promise<void> {
+    const { db, peers } = this.deps;
     const isOld = ({ read_at }: { read_at: number }) => !peers.isAlone() && performance.now() - read_at > length_age_ms;
     if (record.length !== undefined && !isOld(record.length)) return;
-    await getOrStart(reading, record, async () => {
+    await getOrStart(this.reading, record, async () => {
       record.length = { ...(await readQueueLength(db, record.state.session)), read_at: performance.now() };
-      reading.delete(record);
+      this.reading.delete(record);
     });
   }
 
   /** @returns undefined if the queue is full */
-  function enqueue(record: SessionRecord, message: AcceptedMessage, qos: 1 | 2): QueuedMessage | undefined {
+  private enqueue(record: SessionRecord, message: AcceptedMessage, qos: 1 | 2): QueuedMessage | undefined {
     const { id, topic, payload, retain: isRetained } = message;
     const size_bytes = payload.length + (message.properties?.length ?? 0);
     const { length } = record;
     if (length === undefined || length.messages >= max_queued || length.bytes + size_bytes > max_queued_bytes) {
-      onFull('queue_full', topic, record.state.client_id);
+      this.deps.onFull('queue_full', topic, record.state.client_id);
       return undefined;
     }
     length.messages++;
@@ -72,53 +114,10 @@ export function createMessageStore(deps: Deps) {
   }
 
   /** Waits for the rate of forwarded messages. @returns false for one of QoS 0 that is beyond it */
-  async function admitForward({ topic, qos, payload }: AcceptedMessage): Promise<boolean> {
-    if (forwardRate.tryTake(payload.length)) return true;
-    if (qos > 0) await forwardRate.take(payload.length);
-    else onFull('queue_full', topic);
+  private async admitForward({ topic, qos, payload }: AcceptedMessage): Promise<boolean> {
+    if (this.forwardRate.tryTake(payload.length)) return true;
+    if (qos > 0) await this.forwardRate.take(payload.length);
+    else this.deps.onFull('queue_full', topic);
     return qos > 0;
   }
-
-  /** @returns false without room */
-  async function retain(message: MessageToStore, parent?: Id): Promise<boolean> {
-    const { topic, payload, qos } = message;
-    const isStored = await retained.store({ topic, payload, qos, ...optionsOf(message), ...(parent && { parent }) });
-    if (!isStored) onFull('retained_full', topic);
-    return isStored;
-  }
-
-  return {
-    /** Stores a message as the retained one of its topic only. @returns false without room */
-    retain: (message: MessageToStore) => retain(message),
-    /**
-     * Begins to store a message, and chooses the members of shared subscriptions that get it. Messages of one caller are
-     * stored in their order. @returns `writes` in progress, false where there is no room to retain it. @throws what the
-     * database throws
-     * @param createId most messages are in no queue, and an id takes as long as the rest
-     */
-    async store(content: MessageToStore, createId: () => string) {
-      const { topic, qos } = content;
-      const writes: Promise<boolean>[] = [];
-      const parent = content.retain ? await retained.findParent(topic) : null;
-      if (parent !== null) writes.push(awaitLater(retain(content, parent)));
-      const addressed = content.is_redelivered ? content : { ...content, ...sessions.shared.choose(topic) };
-      const matches = sessions.match(addressed);
-      const message: AcceptedMessage = { ...addressed, id: matches.size > 0 ? createId() : '' };
-      const recipients = [...matches].flatMap(([record, granted]) => {
-        const lower = Math.min(granted.qos, qos);
-        return record.state.persistent && !isExpired(record.state, Date.now()) && lower > 0
-          ? [{ record, qos: lower as 1 | 2 }]
-          : [];
-      });
-      for (const { record } of recipients) await readLength(record);
-      const queued = recipients.flatMap(({ record, qos }) => enqueue(record, message, qos) ?? []);
-      const isWantedElsewhere = () => [...matches.keys()].some(({ state }) => peers.isElsewhere(state.instance));
-      const isForwarded = isWantedElsewhere() && (await admitForward(message));
-      if (queued.length > 0 || isForwarded) {
-        const forwarded = { ...addressed, from: peers.id, account, message: message.id };
-        writes.push(awaitLater(writer.publish({ queued, forwarded, isWantedElsewhere }).then(() => true)));
-      }
-      return { message, writes };
-    },
-  };
 }

@@ -28,47 +28,93 @@ interface Deps {
   failed(error: unknown): void;
 }
 
-/** The retained messages of an account, at most 10,000 of 16 MiB in all. They are in the database, too. */
-export type RetainedMessages = Awaited<ReturnType<typeof openRetainedMessages>>;
+const isDeletion = ({ payload }: RetainedMessage) => payload.length === 0;
+const bytesOf = ({ topic, payload, properties }: RetainedMessage) =>
+  payload.length + topic.length + (properties?.length ?? 0);
 
 /** Loads the messages of an account. @throws what `stored` throws */
 export async function openRetainedMessages(
   stored: AsyncIterable<RetainedMessage>,
-  { write, findDevice, now, failed }: Deps,
-) {
-  const messages = new Map<string, KnownMessage>();
-  /** Messages and bytes, those being written included. */
-  let [total, total_bytes] = [0, 0];
+  deps: Deps,
+): Promise<RetainedMessages> {
+  const retained = new RetainedMessages(deps);
+  for await (const message of stored) retained.apply(message);
+  return retained;
+}
 
-  let evicted_at = Number.NEGATIVE_INFINITY;
+/** The retained messages of an account, at most 10,000 of 16 MiB in all. They are in the database, too. */
+export class RetainedMessages {
+  private readonly messages = new Map<string, KnownMessage>();
+  /** Messages, those being written included. */
+  private total = 0;
+  private total_bytes = 0;
+  private evicted_at = Number.NEGATIVE_INFINITY;
+  private readonly evictOrphans = coalesce(() => this.evictAll());
 
-  const isDeletion = ({ payload }: RetainedMessage) => payload.length === 0;
-  const bytesOf = ({ topic, payload, properties }: RetainedMessage) =>
-    payload.length + topic.length + (properties?.length ?? 0);
+  constructor(private readonly deps: Deps) {}
+
+  /** Stores a message for its topic, or deletes it with an empty payload. @returns false if there is no room */
+  async store(message: RetainedMessage): Promise<boolean> {
+    const { write } = this.deps;
+    if (isDeletion(message)) {
+      // an earlier write of the topic may be in progress
+      await write(message);
+      this.apply(message);
+      return true;
+    }
+    if (!this.hasRoom(message)) await this.evictOrphans();
+    if (!this.hasRoom(message)) return false;
+    const [more, more_bytes] = this.growthOf(message);
+    this.grow(more, more_bytes);
+    try {
+      await write(message);
+    } finally {
+      this.grow(-more, -more_bytes);
+    }
+    this.apply(message);
+    return true;
+  }
+
+  /** Finds the internal id of the device of a topic: undefined for other topics, null if the device is deleted. */
+  async findParent(topic: string): Promise<Id | null | undefined> {
+    const id = findDeviceOf(topic);
+    if (id === undefined) return undefined;
+    return (await this.deps.findDevice(id))?._id ?? null;
+  }
+
+  /** Takes over a message that another instance has stored, or deletes it with an empty payload. */
+  apply(message: RetainedMessage): void {
+    const { topic } = message;
+    this.grow(...this.growthOf(message));
+    if (isDeletion(message)) this.messages.delete(topic);
+    else this.messages.set(topic, { message, levels: topic.split('/') });
+  }
+
+  /** Yields each message that a filter matches once, but none of a deleted device; pauses between batches. */
+  async *find(filters: readonly string[]): AsyncIterable<RetainedMessage> {
+    for await (const { others } of this.findOrphans(this.match(filters))) yield* others;
+  }
 
   /** The messages and bytes that a message adds, or takes if it deletes another one. */
-  function growthOf(message: RetainedMessage): [number, number] {
-    const previous = messages.get(message.topic)?.message;
+  private growthOf(message: RetainedMessage): [number, number] {
+    const previous = this.messages.get(message.topic)?.message;
     const [count, bytes] = isDeletion(message) ? [0, 0] : [1, bytesOf(message)];
     return previous === undefined ? [count, bytes] : [count - 1, bytes - bytesOf(previous)];
   }
 
-  function hasRoom(message: RetainedMessage): boolean {
-    const [more, more_bytes] = growthOf(message);
-    return total_bytes + more_bytes <= max_retained_bytes && total + more <= max_retained;
+  private grow(more: number, more_bytes: number): void {
+    this.total += more;
+    this.total_bytes += more_bytes;
   }
 
-  function apply(message: RetainedMessage): void {
-    const { topic } = message;
-    const [more, more_bytes] = growthOf(message);
-    [total, total_bytes] = [total + more, total_bytes + more_bytes];
-    if (isDeletion(message)) messages.delete(topic);
-    else messages.set(topic, { message, levels: topic.split('/') });
+  private hasRoom(message: RetainedMessage): boolean {
+    const [more, more_bytes] = this.growthOf(message);
+    return this.total_bytes + more_bytes <= max_retained_bytes && this.total + more <= max_retained;
   }
 
-  async function* scan(filters: readonly TopicLevels[]): AsyncIterable<RetainedMessage> {
+  private async *scan(filters: readonly TopicLevels[]): AsyncIterable<RetainedMessage> {
     let matches = 0;
-    for (const { message, levels } of messages.values()) {
+    for (const { message, levels } of this.messages.values()) {
       matches += filters.length;
       if (matches > batch_size) {
         matches = 0;
@@ -78,27 +124,24 @@ export async function openRetainedMessages(
     }
   }
 
-  async function* match(filters: readonly string[]): AsyncIterable<RetainedMessage> {
+  private async *match(filters: readonly string[]): AsyncIterable<RetainedMessage> {
     const exact = new Set(filters.filter((filter) => !/[+#]/.test(filter)));
     const wildcards = filters.filter((filter) => !exact.has(filter)).map((filter) => filter.split('/'));
     for (const topic of exact) {
-      const known = messages.get(topic);
+      const known = this.messages.get(topic);
       if (known !== undefined) yield known.message;
     }
     if (wildcards.length === 0) return;
-    for await (const message of scan(wildcards)) if (!exact.has(message.topic)) yield message;
-  }
-
-  async function findParent(topic: string): Promise<Id | null | undefined> {
-    const id = findDeviceOf(topic);
-    if (id === undefined) return undefined;
-    return (await findDevice(id))?._id ?? null;
+    for await (const message of this.scan(wildcards)) if (!exact.has(message.topic)) yield message;
   }
 
   /** Separates the messages that are expired, or of deleted devices; skips a batch if the database fails. */
-  async function* findOrphans(found: AsyncIterable<RetainedMessage>) {
+  private async *findOrphans(found: AsyncIterable<RetainedMessage>) {
+    const { now, failed } = this.deps;
+    const findParents = (batch: readonly RetainedMessage[]) =>
+      Promise.all(batch.map(({ topic, parent }) => parent && this.findParent(topic)));
     for await (const batch of readInBatches(found, devices_at_once)) {
-      const parents = await Promise.all(batch.map(({ topic, parent }) => parent && findParent(topic))).catch(failed);
+      const parents = await findParents(batch).catch(failed);
       if (parents === undefined) continue;
       const isOrphan = (message: RetainedMessage, index: number) =>
         isExpired(message, now()) || `${parents[index]}` !== `${message.parent}`;
@@ -107,44 +150,11 @@ export async function openRetainedMessages(
   }
 
   /** Forgets expired messages and those of deleted devices, which the database has lost with them. */
-  const evictOrphans = coalesce(async () => {
-    if (performance.now() - evicted_at < eviction_period_ms) return;
-    evicted_at = performance.now();
-    for await (const { orphans } of findOrphans(scan([['#']])))
+  private async evictAll(): Promise<void> {
+    if (performance.now() - this.evicted_at < eviction_period_ms) return;
+    this.evicted_at = performance.now();
+    for await (const { orphans } of this.findOrphans(this.scan([['#']])))
       for (const orphan of orphans)
-        if (messages.get(orphan.topic)?.message === orphan) apply({ ...orphan, payload: Buffer.alloc(0) });
-  });
-
-  for await (const message of stored) apply(message);
-
-  return {
-    /** Stores a message for its topic, or deletes it with an empty payload. @returns false if there is no room */
-    async store(message: RetainedMessage): Promise<boolean> {
-      if (isDeletion(message)) {
-        // an earlier write of the topic may be in progress
-        await write(message);
-        apply(message);
-        return true;
-      }
-      if (!hasRoom(message)) await evictOrphans();
-      if (!hasRoom(message)) return false;
-      const [more, more_bytes] = growthOf(message);
-      [total, total_bytes] = [total + more, total_bytes + more_bytes];
-      try {
-        await write(message);
-      } finally {
-        [total, total_bytes] = [total - more, total_bytes - more_bytes];
-      }
-      apply(message);
-      return true;
-    },
-    /** Finds the internal id of the device of a topic: undefined for other topics, null if the device is deleted. */
-    findParent,
-    /** Takes over a message that another instance has stored, or deletes it with an empty payload. */
-    apply,
-    /** Yields each message that a filter matches once, but none of a deleted device; pauses between batches. */
-    async *find(filters: readonly string[]): AsyncIterable<RetainedMessage> {
-      for await (const { others } of findOrphans(match(filters))) yield* others;
-    },
-  };
+        if (this.messages.get(orphan.topic)?.message === orphan) this.apply({ ...orphan, payload: Buffer.alloc(0) });
+  }
 }

@@ -59,21 +59,25 @@ async function ingestOnce(
   return missing.length > 0 ? ingest({ ...job, entries: missing }) : undefined;
 }
 
-/** Decisions about the messages of sessions, which are counted and logged. */
-export type Rules = ReturnType<typeof createRules>;
+/** Decisions about the messages of all sessions of a process, which are counted and logged. */
+export class Rules {
+  private readonly mutex = createKeyedMutex();
 
-/** Creates the rules of all sessions of a process. */
-export function createRules(options: RulesOptions) {
-  const { db, ingest, link, metrics, clock, warn, authorizer } = options;
-  const mutex = createKeyedMutex();
-  const inOrder = (session: Session, topic: string, publish: () => Promise<PublishResult>) =>
-    parseDeviceTopic(topic) === undefined ? publish() : mutex(`${session.account} ${topic}`, publish);
+  constructor(private readonly options: RulesOptions) {}
+
+  /** Stores the streams that a message holds; reports of a device are merged in their order. Never rejects. */
+  publish(session: Session, message: RepeatedMessage): Promise<PublishResult> {
+    const publish = () => this.publishAllowed(session, message);
+    const { topic } = message;
+    return parseDeviceTopic(topic) === undefined ? publish() : this.mutex(`${session.account} ${topic}`, publish);
+  }
 
   /** Stores what a message to a topic of a device holds. */
-  function ingestMessage(
+  ingestMessage(
     { account, permissions }: Pick<Session, 'account' | 'permissions'>,
     message: RepeatedMessage,
   ): Promise<PublishResult> {
+    const { db, ingest, link, clock } = this.options;
     const now = clock() / 1000;
     const publish = { ...message, account, permissions, now };
     if (parseDeviceTopic(message.topic) === undefined)
@@ -81,13 +85,79 @@ export function createRules(options: RulesOptions) {
     return ingestDeviceMessage(db, link, { ...publish, now: Math.floor(now) });
   }
 
-  async function publish(session: Session, message: RepeatedMessage): Promise<PublishResult> {
+  /** Decides about filters. @returns a reason code for each that is refused, undefined for the others */
+  async findRefusals(session: Session, filters: readonly string[]): Promise<readonly (Reason | undefined)[]> {
+    const { authorizer } = this.options;
+    const isServed = (filter: string) => {
+      const shared = findSharedFilter(filter);
+      // feeds bring state and commands to each client
+      return shared === undefined || (session.connect.level === 5 && !isServiceTopic(shared.replace(/^\+/, '@')));
+    };
+    const isGranted = (filter: string) => isServed(filter) && canSubscribe(session.permissions, filter);
+    try {
+      await authorizer.allows(session, () => filters.every(isGranted));
+      return filters.map((filter) => {
+        if (!session.revoked && authorizer.isFresh(session) && isGranted(filter)) return undefined;
+        this.refuseSubscription(session, filter, 'not allowed');
+        return isFilter(filter) ? reasons.not_authorized : reasons.invalid_filter;
+      });
+    } catch (error) {
+      for (const filter of filters) this.refuseSubscription(session, filter, 'unavailable', error);
+      return filters.map(() => reasons.unspecified);
+    }
+  }
+
+  /** Reports a filter that is not granted. */
+  refuseSubscription(session: Session, filter: string, reason: string, err?: unknown): void {
+    const { names, permissions } = session;
+    const fields = { reason, topic: redactTopic(filter, permissions), ...names, ...(err !== undefined && { err }) };
+    const name = err === undefined ? formatName(names) : '';
+    this.options.warn(`MQTT subscription refused: ${reason}`, fields, name);
+  }
+
+  /** Reports whether the permissions of a session were read a moment ago. */
+  isFresh(session: Session): boolean {
+    return this.options.authorizer.isFresh(session);
+  }
+
+  /** Counts and reports a message that is not stored, or not delivered to a session. */
+  dropped(sender: Sender, dropped: Drop, sentTopic?: string): void {
+    const { metrics, warn } = this.options;
+    const { drop, field, fault, error } = dropped;
+    metrics.dropped(drop, field);
+    if ('counts' in sender) sender.counts.drops++;
+    const { permissions, ...source } = sender;
+    const names = 'counts' in sender ? sender.names : source;
+    const topic = sentTopic && redactTopic(sentTopic, permissions);
+    const fields = { ...names, ...(topic && { topic }), ...(fault !== undefined && { fault }) };
+    const err = error instanceof AppError ? (error.cause ?? error) : error;
+    // an outage drops the messages of all clients at once
+    const name = drop === 'database' ? '' : formatName(names);
+    warn(`MQTT message dropped: ${describeDrop(dropped)}`, { ...fields, ...(err !== undefined && { err }) }, name);
+  }
+
+  /** Reports a packet that closes the connection. */
+  protocolError({ names }: Session, reason: string): void {
+    this.options.warn(`MQTT connection closed: ${reason}`, { reason, ...names }, formatName(names));
+  }
+
+  /** Reports an error that no caller awaits. */
+  readonly failed = (error: unknown): void => this.options.warn('MQTT broker failed', { err: error });
+
+  /** Reports such an error, and ends the connection that it is about: the next one gets what this one has missed. */
+  endFailed(session: Session, error: unknown): void {
+    this.failed(error);
+    session.end(reasons.busy);
+  }
+
+  private async publishAllowed(session: Session, message: RepeatedMessage): Promise<PublishResult> {
+    const { metrics, authorizer } = this.options;
     try {
       if (hasTooManyLevels(message.topic))
         return { drop: 'invalid', field: 'topic', fault: 'must have at most 100 levels' };
       if (!(await authorizer.allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
         return { drop: 'not_allowed' };
-      const published = await ingestMessage(session, message);
+      const published = await this.ingestMessage(session, message);
       if (!('drop' in published)) {
         metrics.published();
         session.counts.messages++;
@@ -97,66 +167,4 @@ export function createRules(options: RulesOptions) {
       return { drop: 'database', error };
     }
   }
-
-  function refuseSubscription(session: Session, filter: string, reason: string, err?: unknown): void {
-    const { names, permissions } = session;
-    const fields = { reason, topic: redactTopic(filter, permissions), ...names, ...(err !== undefined && { err }) };
-    warn(`MQTT subscription refused: ${reason}`, fields, err === undefined ? formatName(names) : '');
-  }
-
-  /** Reports an error that no caller awaits. */
-  const failed = (error: unknown) => warn('MQTT broker failed', { err: error });
-
-  return {
-    /** Stores the streams that a message holds; reports of a device are merged in their order. Never rejects. */
-    publish: (session: Session, message: RepeatedMessage) =>
-      inOrder(session, message.topic, () => publish(session, message)),
-    ingestMessage,
-    /** Decides about filters. @returns a reason code for each that is refused, undefined for the others */
-    async findRefusals(session: Session, filters: readonly string[]): Promise<readonly (Reason | undefined)[]> {
-      const isServed = (filter: string) => {
-        const shared = findSharedFilter(filter);
-        // feeds bring state and commands to each client
-        return shared === undefined || (session.connect.level === 5 && !isServiceTopic(shared.replace(/^\+/, '@')));
-      };
-      const isGranted = (filter: string) => isServed(filter) && canSubscribe(session.permissions, filter);
-      try {
-        await authorizer.allows(session, () => filters.every(isGranted));
-        return filters.map((filter) => {
-          if (!session.revoked && authorizer.isFresh(session) && isGranted(filter)) return undefined;
-          refuseSubscription(session, filter, 'not allowed');
-          return isFilter(filter) ? reasons.not_authorized : reasons.invalid_filter;
-        });
-      } catch (error) {
-        for (const filter of filters) refuseSubscription(session, filter, 'unavailable', error);
-        return filters.map(() => reasons.unspecified);
-      }
-    },
-    refuseSubscription,
-    isFresh: (session: Session) => authorizer.isFresh(session),
-    /** Counts and reports a message that is not stored, or not delivered to a session. */
-    dropped(sender: Sender, dropped: Drop, sentTopic?: string): void {
-      const { drop, field, fault, error } = dropped;
-      metrics.dropped(drop, field);
-      if ('counts' in sender) sender.counts.drops++;
-      const { permissions, ...source } = sender;
-      const names = 'counts' in sender ? sender.names : source;
-      const topic = sentTopic && redactTopic(sentTopic, permissions);
-      const fields = { ...names, ...(topic && { topic }), ...(fault !== undefined && { fault }) };
-      const err = error instanceof AppError ? (error.cause ?? error) : error;
-      // an outage drops the messages of all clients at once
-      const name = drop === 'database' ? '' : formatName(names);
-      warn(`MQTT message dropped: ${describeDrop(dropped)}`, { ...fields, ...(err !== undefined && { err }) }, name);
-    },
-    /** Reports a packet that closes the connection. */
-    protocolError({ names }: Session, reason: string): void {
-      warn(`MQTT connection closed: ${reason}`, { reason, ...names }, formatName(names));
-    },
-    failed,
-    /** Reports such an error, and ends the connection that it is about: the next one gets what this one has missed. */
-    endFailed(session: Session, error: unknown): void {
-      failed(error);
-      session.end(reasons.busy);
-    },
-  };
 }
