@@ -23,7 +23,7 @@ import {
 } from './records.js';
 import type { Condition, Rule } from './rule-sets.js';
 
-/** What all evaluations of a process share. */
+/** Shared by all evaluations of a process. */
 export type EvaluationDeps = ReturnType<typeof createEvaluation>;
 
 /** Why a rule is looked at. */

@@ -41,7 +41,7 @@ export function runUntilTimeLimit<Result>(
     try {
       return await Promise.race([work(signal), aborted]);
     } finally {
-      // Node keeps a signal of others in memory as long as somebody listens
+      // Node keeps a signal in memory while it has a listener
       if (leave !== undefined) signal.removeEventListener('abort', leave);
     }
   });

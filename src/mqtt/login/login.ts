@@ -191,7 +191,7 @@ export async function findKeyLogin(
 interface Reauthorization {
   /** Devices with their topics. */
   devices: ReadonlyMap<string, MqttDevice>;
-  /** What API keys are limited to. Of a key nothing changes. */
+  /** The limits of API keys, which never change. */
   keys: ReadonlyMap<string, KeyLimit | undefined>;
   /** Owners whose credentials or keys no longer exist. */
   gone: ReadonlySet<string>;

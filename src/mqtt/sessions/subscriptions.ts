@@ -22,7 +22,7 @@ const max_subscriptions = 200;
 /** Clients of this process that get a message. */
 export type Subscribers = FilterTree<Delivery>;
 
-/** What the subscriptions of all clients of an account share. */
+/** Shared by the subscriptions of all clients of an account. */
 export interface SubscriptionDeps extends Pick<BrokerDeps, 'rules'> {
   subscribers: Subscribers;
   retained: RetainedMessages;
