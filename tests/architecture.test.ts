@@ -332,7 +332,6 @@ it('has no function of more than 60 lines in src/', () => {
     'main.ts main',
     'mqtt/account-broker.ts openAccountBroker',
     'mqtt/broker.ts startBroker',
-    'mqtt/sessions/account-sessions.ts openAccountSessions',
     'mqtt/sessions/peers.ts startPeers',
     'service/service.ts startService',
     'streams/endpoints.ts streamEndpoints',

@@ -3,7 +3,7 @@ import { Client, type ClientDeps } from './client.js';
 import { reasons } from './connection/reasons.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { PublishHandler, type Routed } from './publish-handler.js';
-import { type ClaimedSession, openAccountSessions, type SessionRecord } from './sessions/account-sessions.js';
+import { type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
 import type { BrokerDeps } from './sessions/broker-deps.js';
 import type { Delivery } from './sessions/delivery.js';
 import { DeviceFeeds } from './sessions/device-feeds.js';
@@ -14,6 +14,7 @@ import { createReceivedPackets } from './sessions/received-packets.js';
 import { openRetainedMessages } from './sessions/retained-messages.js';
 import type { Session } from './sessions/session.js';
 import { matchMessage } from './sessions/session-filters.js';
+import type { SessionRecord } from './sessions/session-records.js';
 import type { Subscribers } from './sessions/subscriptions.js';
 import type { AccountChange } from './store/changes.js';
 import { isExpired, optionsOf, type SharedMessage } from './store/messages.js';
@@ -133,7 +134,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
       client.start(request, claimed.isResumed);
       return undefined;
     },
-    forgetGone: sessions.forgetGone,
+    forgetGone: (now: number) => sessions.forgetGone(now),
     /** Stores what other instances have to know of the clients of this one. */
     async storeClients(): Promise<void> {
       await sessions.storeClean();

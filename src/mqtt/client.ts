@@ -14,12 +14,13 @@ import type { DisconnectPacket, PublishPacket, SubscribePacket } from './connect
 import { PacketError, reasons } from './connection/reasons.js';
 import type { ConnectRequest } from './protocol/connect-packet.js';
 import type { PublishHandler } from './publish-handler.js';
-import type { ClaimedSession, SessionRecord } from './sessions/account-sessions.js';
+import type { ClaimedSession } from './sessions/account-sessions.js';
 import type { BrokerDeps } from './sessions/broker-deps.js';
 import { Delivery, type Origin } from './sessions/delivery.js';
 import { DeviceFeed } from './sessions/device-feed.js';
 import type { Session } from './sessions/session.js';
 import { isOfQueue, SessionQueue } from './sessions/session-queue.js';
+import type { SessionRecord } from './sessions/session-records.js';
 import { type SubscriptionDeps, Subscriptions } from './sessions/subscriptions.js';
 import { findDelay } from './sessions/wills.js';
 import type { SharedMessage } from './store/messages.js';

@@ -3,10 +3,11 @@ import { awaitLater, getOrStart } from '../../lib/promises.js';
 import { joinKey } from '../store/keys.js';
 import { type AddressedMessage, isExpired, type MessageContent, optionsOf, sharesOf } from '../store/messages.js';
 import { type QueuedMessage, readQueueLength } from '../store/queue.js';
-import type { AccountSessions, SessionRecord } from './account-sessions.js';
+import type { AccountSessions } from './account-sessions.js';
 import type { BrokerDeps } from './broker-deps.js';
 import { createForwardRate, type ForwardRate } from './forward-rate.js';
 import type { RetainedMessages } from './retained-messages.js';
+import type { SessionRecord } from './session-records.js';
 
 const max_queued = 1000;
 const max_queued_bytes = 1024 * 1024;

@@ -28,6 +28,9 @@ export function findMatch(
   return match;
 }
 
+/** The shared subscriptions of an account. */
+export type SharedGroups = ReturnType<typeof createSharedGroups>;
+
 /**
  * Creates the shared subscriptions of an account: one client of each group gets a message (reference/mqtt.md#mqtt-5).
  * @param canTake whether a client that is connected may have a topic; undefined if it is not connected
