@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import { formatClusterTime, readClusterTime } from '../../src/db/change-stream.js';
+import type { DatabaseAccess } from '../../src/db/database.js';
 import { appendEvents, writeEventId } from '../../src/events/store.js';
 import type { StoredEvent } from '../../src/resources/event.js';
 import { waitFor } from './process.js';
@@ -45,10 +46,10 @@ export function createAppender(ctx: { service: Pick<TestService, 'db'> }) {
   };
 }
 
-/** Makes a change, as behind every event. @returns its time, at most */
-export async function readTimeOfChange(db: TestService['db']) {
-  await db.collection('changes').insertOne({ _id: db.newId() });
-  return readClusterTime(db);
+/** Makes a change, as behind every event. @returns its time */
+export async function readTimeOfChange(db: Pick<DatabaseAccess, 'collection' | 'command'>): Promise<mongo.Timestamp> {
+  await db.collection('changes').updateOne({}, { $inc: { count: 1 } } as object, { upsert: true });
+  return readClusterTime(db as DatabaseAccess);
 }
 
 /** Writes events of an account to the log, with ids of `time`, or that ascend from `from` on. @returns the ids */

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Webhook } from 'standardwebhooks';
+import { writeEventId } from '../../../src/events/store.js';
 import type { StoredEvent } from '../../../src/resources/event.js';
-import { buildEventId } from '../../support/logged-events.js';
+import { readTimeOfChange } from '../../support/logged-events.js';
 import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
 import { createRandom } from '../../support/random.js';
 import { type Answer, answerWith, type Receiver, startReceiver } from '../../support/receiver.js';
@@ -9,7 +10,7 @@ import { type Answer, answerWith, type Receiver, startReceiver } from '../../sup
 /** The built service, in processes of its own, with receivers that misbehave. */
 let sandbox: Sandbox;
 let env: NodeJS.ProcessEnv;
-let events: ReturnType<ReturnType<Sandbox['database']>['collection']>;
+let database: ReturnType<Sandbox['database']>;
 
 beforeAll(async () => {
   sandbox = await openSandbox();
@@ -21,7 +22,7 @@ beforeAll(async () => {
     BOOTSTRAP_API_KEY: 'a-key-of-this-test',
     WEBHOOK_ALLOW_NETS: '127.0.0.0/8',
   };
-  events = sandbox.database(mongod.uri).collection('events');
+  database = sandbox.database(mongod.uri);
 });
 afterAll(() => sandbox?.close());
 
@@ -31,14 +32,11 @@ async function createHook(service: RunningService, name: string, url: string): P
   return created.body.details.secret;
 }
 
-let nextEvent = 1;
-/** Ids from tomorrow: behind those of the events that the service itself writes. */
-const tomorrow = Math.floor(Date.now() / 1000) + 86_400;
-
 /** Appends events to the log as its reader does. @returns their ids */
 async function log(count: number): Promise<string[]> {
-  const stored = Array.from({ length: count }, () => {
-    const _id = tomorrow.toString(16) + buildEventId(nextEvent++).slice(8);
+  const time = await readTimeOfChange(database);
+  const stored = Array.from({ length: count }, (_, index) => {
+    const _id = writeEventId(time, index);
     return {
       _id,
       account: 'demo',
@@ -48,7 +46,7 @@ async function log(count: number): Promise<string[]> {
       id_developer: `${_id}@demo`,
     } satisfies StoredEvent;
   });
-  await events.insertMany(stored as never[]);
+  await database.collection('events').insertMany(stored as never[]);
   return stored.map(({ _id }) => _id);
 }
 
@@ -246,7 +244,7 @@ it('keeps secrets out of the logs, and reports those under another SECRET_KEY', 
   await waitUntil(() => service.err().includes('webhook disabled'));
   for (const text of [secret.slice(6), made.body.details.secret.slice(6), 'of-the-receiver'])
     expect([service.out().includes(text), service.err().includes(text)]).toEqual([false, false]);
-  expect(JSON.stringify(await events.find().toArray())).not.toContain(secret.slice(6));
+  expect(JSON.stringify(await database.collection('events').find().toArray())).not.toContain(secret.slice(6));
   await service.stop('SIGTERM');
   const other = await sandbox.service({ ...env, SECRET_KEY: 'another key of this test' });
   await waitUntil(() => other.err().includes('secrets of webhooks are encrypted under another SECRET_KEY'));
