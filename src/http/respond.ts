@@ -12,7 +12,8 @@ import type { ListedType } from '../schema/resource.js';
 import { getNumber } from '../serialize/bson.js';
 import type { Format } from '../serialize/format.js';
 import { type ListOptions, type ListOutput, ListWriter } from '../serialize/list.js';
-import { buildJsonStatus, type StatusHead, writeObject, writePlainXml, writeStatus } from '../serialize/object.js';
+import { buildJsonStatus, type StatusHead, writeObject, writeStatus } from '../serialize/object.js';
+import { toXml } from '../serialize/plain-xml.js';
 import { Projection, projectionOf, selectedProjectionOf } from '../serialize/projections.js';
 import { RowsWriter } from '../serialize/rows.js';
 import { FieldSelection } from '../serialize/selection.js';
@@ -55,7 +56,7 @@ export function setAnswerAtLimit({ response }: RequestContext, { success, messag
 /** Sends a plain value as the whole body; its XML root is `response`. */
 function sendPlain(response: Response, value: object, status = 200): void {
   const format = formatOf(response);
-  send(response, status, format, format === 'xml' ? writePlainXml(value) : Buffer.from(JSON.stringify(value)));
+  send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', value) : JSON.stringify(value)));
 }
 
 /** Creates the writer of a list in the requested format. */
@@ -74,7 +75,7 @@ export function sendLegacyText(response: Response, text: string, status = 200): 
   const format = formatOf(response);
   const member = `"response": ${JSON.stringify(text)}`;
   const json = status === 200 ? `{ ${member} }` : `{${member}}`;
-  send(response, status, format, format === 'xml' ? writePlainXml({ response: text }) : Buffer.from(json));
+  send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', { response: text }) : json));
 }
 
 type SendAnswer = (ctx: RequestContext, answer: Answer) => Promise<void> | void;

@@ -46,15 +46,6 @@ export function writeStatus<Context>(
   return out.take();
 }
 
-/** Writes a plain value, as JSON.parse returns it, as an XML document whose root is `response`. */
-export function writePlainXml(value: unknown): Buffer {
-  const out = createWriter('xml', 512);
-  out.openRoot(response);
-  out.writeValue(value);
-  out.closeNamed(response);
-  return out.take();
-}
-
 /** Puts an object that is already JSON into a status body: the JSON of `writeStatus`. */
 export function buildJsonStatus({ code, message }: StatusHead, json: Buffer): Buffer {
   const head = JSON.stringify({ code, message }).slice(0, -1);

@@ -1,46 +1,44 @@
 import { describe, expect, it } from '@jest/globals';
 import { XMLValidator } from 'fast-xml-parser';
 import { isElementName, isXmlName } from '../../src/schema/xml-names.js';
-import { writePlainXml } from '../../src/serialize/object.js';
+import { toXml } from '../../src/serialize/plain-xml.js';
 import { wordsOf } from '../support/words.js';
 
 const PROLOG = '<?xml version="1.0" encoding="UTF-8"?>';
 
-describe('writePlainXml', () => {
+describe('toXml', () => {
   it.each<[string, string]>([
-    ['{}', '<response/>'],
-    ['{"a":"","b":{},"c":[],"d":null}', '<response><a/><b/><c/><d nil="true"/></response>'],
+    ['{}', '<r/>'],
+    ['{"a":"","b":{},"c":[],"d":null}', '<r><a/><b/><c/><d nil="true"/></r>'],
     [
       '{"a":true,"b":false,"c":1.5,"d":-1e300,"e":-0}',
-      '<response><a>true</a><b>false</b><c>1.5</c><d>-1e+300</d><e>0</e></response>',
+      '<r><a>true</a><b>false</b><c>1.5</c><d>-1e+300</d><e>0</e></r>',
     ],
     [
       '{"tags":["1",[2,[]],null,{}]}',
-      '<response><tags><item>1</item><item><item>2</item><item/></item><item nil="true"/><item/></tags></response>',
+      '<r><tags><item>1</item><item><item>2</item><item/></item><item nil="true"/><item/></tags></r>',
     ],
-    ['{"a":"<b>&amp;\\"]]>"}', '<response><a>&lt;b&gt;&amp;amp;"]]&gt;</a></response>'],
-    ['{"a":"&#0;&nbsp;&#x41;"}', '<response><a>&amp;#0;&amp;nbsp;&amp;#x41;</a></response>'],
+    ['{"a":"<b>&amp;\\"]]>"}', '<r><a>&lt;b&gt;&amp;amp;"]]&gt;</a></r>'],
+    ['{"a":"&#0;&nbsp;&#x41;"}', '<r><a>&amp;#0;&amp;nbsp;&amp;#x41;</a></r>'],
     [
       '{"a":"\\t\\n\\r \\u0000\\u001f\\u007f\\ufffe\\uffff\\ufffd\\ud800"}',
-      '<response><a>\t\n&#13; \ufffd\ufffd\u007f\ufffd\ufffd\ufffd\ufffd</a></response>',
+      '<r><a>\t\n&#13; \ufffd\ufffd\u007f\ufffd\ufffd\ufffd\ufffd</a></r>',
     ],
-    ['{"a b":1}', '<response><entry key="a b">1</entry></response>'],
-    ['{"":1,"1":2}', '<response><entry key="1">2</entry><entry key="">1</entry></response>'],
-    ['{"<\\"\\t\\n\\r&lt;\\u0001":""}', '<response><entry key="&lt;&quot;&#9;&#10;&#13;&amp;lt;\ufffd"/></response>'],
+    ['{"a b":1}', '<r><entry key="a b">1</entry></r>'],
+    ['{"":1,"1":2}', '<r><entry key="1">2</entry><entry key="">1</entry></r>'],
+    ['{"<\\"\\t\\n\\r&lt;\\u0001":""}', '<r><entry key="&lt;&quot;&#9;&#10;&#13;&amp;lt;\ufffd"/></r>'],
     [
       '{"__proto__":{"constructor":1},"@a":2,"#":3,"!":4,"?":5,"$":6}',
-      '<response><__proto__><constructor>1</constructor></__proto__><entry key="@a">2</entry><entry key="#">3</entry>' +
-        '<entry key="!">4</entry><entry key="?">5</entry><entry key="$">6</entry></response>',
+      '<r><__proto__><constructor>1</constructor></__proto__><entry key="@a">2</entry><entry key="#">3</entry>' +
+        '<entry key="!">4</entry><entry key="?">5</entry><entry key="$">6</entry></r>',
     ],
-    ['{"result":[1]}', '<response><result><item>1</item></result></response>'],
+    ['{"result":[1]}', '<r><result><item>1</item></result></r>'],
   ])('%s', (json, expected) => {
-    expect(writePlainXml(JSON.parse(json)).toString()).toBe(PROLOG + expected);
+    expect(toXml('r', JSON.parse(json))).toBe(PROLOG + expected);
   });
 
   it('omits undefined members and writes NaN as nil, as JSON does', () => {
-    expect(writePlainXml({ a: undefined, b: Number.NaN }).toString()).toBe(
-      `${PROLOG}<response><b nil="true"/></response>`,
-    );
+    expect(toXml('r', { a: undefined, b: Number.NaN })).toBe(`${PROLOG}<r><b nil="true"/></r>`);
   });
 });
 
@@ -73,7 +71,7 @@ describe('isXmlName', () => {
     }
     expect(names.length).toBeGreaterThan(64_000);
     const some = names.filter((_, i) => i < 2000 || i % 29 === 0);
-    const xml = writePlainXml(Object.fromEntries(some.map((name) => [name, 1]))).toString();
+    const xml = toXml('r', Object.fromEntries(some.map((name) => [name, 1])));
     expect(XMLValidator.validate(xml)).toBe(true);
   });
 });

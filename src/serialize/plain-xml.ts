@@ -1,12 +1,15 @@
 import { create } from 'xmlbuilder2';
-import { isXmlName } from '../../src/schema/xml-names.js';
+import { isXmlName } from '../schema/xml-names.js';
 
 type Builder = ReturnType<typeof create>;
 
 const replacement = '\uFFFD';
 
-/** Builds with xmlbuilder2 the XML document that `XmlWriter` must write for a plain value (reference/requests.md#xml). */
-export function buildXml(root: string, value: unknown): string {
+/**
+ * Builds the XML document of a small plain value, as JSON.parse returns it (reference/requests.md#xml).
+ * Byte for byte what `XmlWriter` writes for the same value.
+ */
+export function toXml(root: string, value: unknown): string {
   const document = create({ version: '1.0', encoding: 'UTF-8', invalidCharReplacement: replacement });
   fill(document.ele(root), value);
   return document.end();
