@@ -178,6 +178,15 @@ it.each([
   expect(users.map(({ file }) => file).filter((file) => !where.test(file))).toEqual([]);
 });
 
+it.each(['express', 'helmet', 'mongoose', 'morgan', 'xmlbuilder2', 'zod'])(
+  'keeps %s, which the owner has chosen (docs/decisions/0001-libraries.md)',
+  (name) => {
+    const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
+    const users = sources.filter(({ packages }) => packages.includes(name)).map(({ file }) => file);
+    expect([users.length > 0, Object.keys(dependencies)]).toEqual([true, expect.arrayContaining([name])]);
+  },
+);
+
 it('reads the environment in one place', () => {
   const readers = sources.filter(({ code }) => /\bprocess\.env\b/.test(code)).map(({ file }) => file);
   expect(readers.filter((file) => !file.startsWith('cli/'))).toEqual(['main.ts']);
