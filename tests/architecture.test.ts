@@ -341,7 +341,6 @@ it('has no function of more than 60 lines in src/', () => {
     'main.ts main',
     'mqtt/account-broker.ts openAccountBroker',
     'mqtt/broker.ts startBroker',
-    'mqtt/sessions/peers.ts startPeers',
     'service/service.ts startService',
     'streams/endpoints.ts streamEndpoints',
     'webhooks/deliverer.ts startDeliverySession',

@@ -25,7 +25,7 @@ import { createConnectionList, removeConnections } from './sessions/connection-l
 import type { DeviceLink } from './sessions/device-link.js';
 import type { PublishResult } from './sessions/ingest.js';
 import { createMessageMemory } from './sessions/message-memory.js';
-import { type PeerEvents, startPeers } from './sessions/peers.js';
+import { type PeerEvents, Peers } from './sessions/peers.js';
 import { Rules } from './sessions/rules.js';
 import type { Session } from './sessions/session.js';
 import { startStateSweep } from './sessions/state-sweep.js';
@@ -77,7 +77,7 @@ export async function startBroker(options: Options) {
   const authorizer = new SessionAuthorizer({ db, sessions, warn, clock });
   const rules = new Rules({ ...options, authorizer, warn });
   const writer = createStateWriter(db);
-  const peers = startPeers(db, warn, createPeerEvents());
+  const peers = new Peers(db, warn, createPeerEvents());
   const deps: BrokerDeps = {
     ...{ db, clock, rules, peers, writer, link: options.link },
     messageMemory: createMessageMemory(),

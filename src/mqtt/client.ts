@@ -93,7 +93,7 @@ export class Client implements Host<Origin> {
     deps.clients.set(session.client_id, delivery);
     this.subscriptions.start();
     const { rules, peers } = deps;
-    delivery.deliverQueue(peers.waitUntilRead).catch((error: unknown) => rules.endFailed(session, error));
+    delivery.deliverQueue(() => peers.waitUntilRead()).catch((error: unknown) => rules.endFailed(session, error));
     this.input = new Input(stream, {
       shares: deps.messageMemory,
       sender: session,

@@ -40,201 +40,225 @@ const ping_delay_ms = 20;
 const retry_ms = 500;
 
 /** The instances of the service that have a broker and use the same database. */
-export type Peers = ReturnType<typeof startPeers>;
-
-/** Registers this instance, and follows the others while there are any. */
-export function startPeers(db: Database, warn: LogLine, events: PeerEvents) {
-  const stopped = new AbortController();
-  const place = readPlace();
-  let id = randomUUID() as string;
-  let live: ReadonlySet<string> = new Set();
-  let known: ReadonlySet<string> = new Set();
-  let hasJoined = false;
+export class Peers {
+  private readonly stopped = new AbortController();
+  private readonly place = readPlace();
+  private ownId = randomUUID() as string;
+  private live: ReadonlySet<string> = new Set();
+  private known: ReadonlySet<string> = new Set();
+  private hasJoined = false;
   /** When this instance began to reach the database without a break: before, the silence of others means nothing. */
-  let in_touch_since = performance.now();
-  let seen_at = performance.now();
-  let following: Promise<void> | undefined;
-  let ping = 0;
-  let nextPing: Promise<number> | undefined;
+  private in_touch_since = performance.now();
+  private seen_at = performance.now();
+  private following: Promise<void> | undefined;
+  private ping = 0;
+  private nextPing: Promise<number> | undefined;
   /** Latest pings of others that were read here, and of this instance that others have read. */
-  const readPings = new Map<string, number>();
-  const answers = new Map<string, number>();
+  private readonly readPings = new Map<string, number>();
+  private readonly answers = new Map<string, number>();
   /** Emits `change` whenever something that others wait for may have changed. */
-  const news = new EventEmitter().setMaxListeners(0);
-  const pause = (ms: number) => sleep(ms, undefined, { signal: stopped.signal }).catch(() => undefined);
+  private readonly news = new EventEmitter().setMaxListeners(0);
+  private readonly running: Promise<void>;
 
-  function reportLostTouch(error: unknown): void {
-    // at the start the database may still be upgraded, and is reported by itself
-    if (hasJoined) warn('MQTT broker has lost touch with the others', { err: error });
+  /** Registers this instance, and follows the others while there are any. */
+  constructor(
+    private readonly db: Database,
+    private readonly warn: LogLine,
+    private readonly events: PeerEvents,
+  ) {
+    this.running = awaitLater(this.run());
   }
 
-  function isDead({ place: otherPlace, pid, age_ms }: SeenInstance): boolean {
-    if (otherPlace === place && !isRunning(pid)) return true;
-    return age_ms > silence_limit_ms && performance.now() - in_touch_since > silence_limit_ms;
+  /** The id of this instance. */
+  get id(): string {
+    return this.ownId;
+  }
+
+  /** No other instance is alive. */
+  isAlone(): boolean {
+    return this.live.size === 0;
+  }
+
+  isLive(instance: string | null): boolean {
+    return instance === this.id || this.isElsewhere(instance);
+  }
+
+  /** Reports whether it is another instance, and alive. */
+  isElsewhere(instance: string | null): boolean {
+    return instance !== null && this.live.has(instance);
+  }
+
+  /** Waits until all others have read what this instance has written so far. @returns false after 2 s */
+  async waitUntilRead(): Promise<boolean> {
+    if (this.isAlone()) return true;
+    this.nextPing ??= awaitLater(this.sendPing());
+    const own = await this.nextPing;
+    const isRead = () => [...this.live].every((other) => (this.answers.get(other) ?? 0) >= own);
+    await this.waitFor(isRead, read_limit_ms);
+    return isRead();
+  }
+
+  /** Waits until the others know this instance: clients may log in. Rejects when the broker stops. */
+  async waitUntilJoined(): Promise<void> {
+    const isOver = () => this.hasJoined || this.stopped.signal.aborted;
+    if (!this.hasJoined) await this.waitFor(isOver, join_limit_ms + read_limit_ms);
+    if (!this.hasJoined) throw new Error('the broker has not joined the others');
+  }
+
+  /** Ends the registration; `release` takes back what the database has of this instance. */
+  async close(release: () => Promise<void>): Promise<void> {
+    this.stopped.abort();
+    this.news.emit('change');
+    await this.running;
+    await this.following;
+    await release();
+    await removeBroker(this.db, this.id);
+  }
+
+  private reportLostTouch(error: unknown): void {
+    // at the start the database may still be upgraded, and is reported by itself
+    if (this.hasJoined) this.warn('MQTT broker has lost touch with the others', { err: error });
+  }
+
+  private isDead({ place: otherPlace, pid, age_ms }: SeenInstance): boolean {
+    if (otherPlace === this.place && !isRunning(pid)) return true;
+    return age_ms > silence_limit_ms && performance.now() - this.in_touch_since > silence_limit_ms;
   }
 
   /** Looks at the other instances. @returns whether all of them know this one */
-  async function look(): Promise<boolean> {
-    const others = (await findBrokers(db)).filter(({ _id }) => _id !== id);
-    const dead = others.filter(isDead);
+  private async look(): Promise<boolean> {
+    const others = (await findBrokers(this.db)).filter(({ _id }) => _id !== this.id);
+    const dead = others.filter((other) => this.isDead(other));
     const alive = others.filter((other) => !dead.includes(other));
-    live = new Set(alive.map(({ _id }) => _id));
+    this.live = new Set(alive.map(({ _id }) => _id));
     for (const { _id } of dead) {
-      warn('MQTT instance has died; its sessions are taken over', { instance: _id });
-      await events.takeOver(_id);
-      await removeBroker(db, _id);
+      this.warn('MQTT instance has died; its sessions are taken over', { instance: _id });
+      await this.events.takeOver(_id);
+      await removeBroker(this.db, _id);
     }
-    if (alive.length > 0) await startFollowing();
-    if ([...live].some((other) => !known.has(other))) {
-      const found = live;
-      await events.storeClients();
-      known = found;
-      await reportLife(db, id, [...known]);
+    if (alive.length > 0) await this.startFollowing();
+    if ([...this.live].some((other) => !this.known.has(other))) {
+      const found = this.live;
+      await this.events.storeClients();
+      this.known = found;
+      await reportLife(this.db, this.id, [...this.known]);
     }
-    news.emit('change');
-    return alive.every(({ knows }) => knows.includes(id));
+    this.news.emit('change');
+    return alive.every(({ knows }) => knows.includes(this.id));
   }
 
-  async function join(): Promise<void> {
-    await joinBrokers(db, { _id: id, place, pid: process.pid });
+  private async join(): Promise<void> {
+    await joinBrokers(this.db, { _id: this.id, place: this.place, pid: process.pid });
     const begun = performance.now();
-    while (!(await look()) && performance.now() - begun < join_limit_ms && !stopped.signal.aborted)
-      await pause(join_poll_ms);
-    hasJoined = true;
-    news.emit('change');
+    while (!(await this.look()) && performance.now() - begun < join_limit_ms && !this.stopped.signal.aborted)
+      await this.pause(join_poll_ms);
+    this.hasJoined = true;
+    this.news.emit('change');
   }
 
-  async function startOver(reason: string): Promise<void> {
-    warn('MQTT broker starts over', { reason });
-    hasJoined = false;
-    const former = id;
-    id = randomUUID();
-    known = new Set();
-    await events.startOver();
-    await removeBroker(db, former);
+  private async startOver(reason: string): Promise<void> {
+    this.warn('MQTT broker starts over', { reason });
+    this.hasJoined = false;
+    const former = this.id;
+    this.ownId = randomUUID();
+    this.known = new Set();
+    await this.events.startOver();
+    await removeBroker(this.db, former);
   }
 
-  async function run(): Promise<void> {
-    while (!stopped.signal.aborted) {
+  private async run(): Promise<void> {
+    while (!this.stopped.signal.aborted) {
       try {
-        if (!hasJoined) await join();
-        else if (await reportLife(db, id, [...known])) await look();
-        else await startOver('other instances have declared it dead');
+        if (!this.hasJoined) await this.join();
+        else if (await reportLife(this.db, this.id, [...this.known])) await this.look();
+        else await this.startOver('other instances have declared it dead');
         const now = performance.now();
-        if (now - seen_at > silence_limit_ms / 2) in_touch_since = now;
-        seen_at = now;
+        if (now - this.seen_at > silence_limit_ms / 2) this.in_touch_since = now;
+        this.seen_at = now;
       } catch (error) {
-        in_touch_since = performance.now();
-        reportLostTouch(error);
+        this.in_touch_since = performance.now();
+        this.reportLostTouch(error);
       }
-      await pause(hasJoined ? beat_ms : join_poll_ms);
+      await this.pause(this.hasJoined ? beat_ms : join_poll_ms);
     }
   }
 
-  async function startFollowing(): Promise<void> {
-    if (following !== undefined) return;
-    const stream = await openStateChanges(db, id);
-    following = awaitLater(follow(stream, id));
+  private async startFollowing(): Promise<void> {
+    if (this.following !== undefined) return;
+    const stream = await openStateChanges(this.db, this.id);
+    this.following = awaitLater(this.follow(stream, this.id));
   }
 
-  async function follow(first: Awaited<ReturnType<typeof openStateChanges>>, instance: string): Promise<void> {
+  private async follow(first: Awaited<ReturnType<typeof openStateChanges>>, instance: string): Promise<void> {
     let stream = first;
     let resumeToken: ResumeToken | undefined;
     const closeStream = () => void stream.close().catch(() => undefined);
-    stopped.signal.addEventListener('abort', closeStream);
-    while (!stopped.signal.aborted && instance === id) {
+    this.stopped.signal.addEventListener('abort', closeStream);
+    while (!this.stopped.signal.aborted && instance === this.id) {
       try {
         const batch = await stream.next();
-        await applyAll(batch.changes);
+        await this.applyAll(batch.changes);
         resumeToken = batch.resumeToken;
       } catch (error) {
-        if (stopped.signal.aborted) break;
-        warn('MQTT changes of other instances are interrupted', { err: error });
+        if (this.stopped.signal.aborted) break;
+        this.warn('MQTT changes of other instances are interrupted', { err: error });
         await stream.close().catch(() => undefined);
-        await pause(retry_ms);
-        const reopened = await openStateChanges(db, id, resumeToken).catch(() => undefined);
+        await this.pause(retry_ms);
+        const reopened = await openStateChanges(this.db, this.id, resumeToken).catch(() => undefined);
         if (reopened !== undefined) stream = reopened;
-        else if (!stopped.signal.aborted && performance.now() - seen_at < beat_ms) {
+        else if (!this.stopped.signal.aborted && performance.now() - this.seen_at < beat_ms) {
           // the database answers, but no longer has the changes
-          await startOver('changes of other instances were missed').catch(reportLostTouch);
+          await this.startOver('changes of other instances were missed').catch((lost: unknown) =>
+            this.reportLostTouch(lost),
+          );
         }
       }
     }
-    stopped.signal.removeEventListener('abort', closeStream);
+    this.stopped.signal.removeEventListener('abort', closeStream);
     await stream.close().catch(() => undefined);
-    following = undefined;
+    this.following = undefined;
   }
 
-  async function applyAll(changes: readonly Uint8Array[]): Promise<void> {
+  private async applyAll(changes: readonly Uint8Array[]): Promise<void> {
     let hasPings = false;
     for (const bson of changes) {
       const change = parseStateChange(bson);
       if (change === undefined) continue;
       if (change.kind === 'ping') {
-        if (change.instance === id) continue;
-        readPings.set(change.instance, Math.max(change.ping, readPings.get(change.instance) ?? 0));
+        if (change.instance === this.id) continue;
+        this.readPings.set(change.instance, Math.max(change.ping, this.readPings.get(change.instance) ?? 0));
         hasPings = true;
       } else if (change.kind === 'answers') {
-        answers.set(change.instance, change.answers[id] ?? 0);
+        this.answers.set(change.instance, change.answers[this.id] ?? 0);
       } else {
-        await events.apply(change).catch((error: unknown) => warn('MQTT change was not applied', { err: error }));
+        await this.events
+          .apply(change)
+          .catch((error: unknown) => this.warn('MQTT change was not applied', { err: error }));
       }
     }
-    if (hasPings) await writeAnswers(db, id, readPings);
-    news.emit('change');
+    if (hasPings) await writeAnswers(this.db, this.id, this.readPings);
+    this.news.emit('change');
   }
 
   /** Waits until `condition` holds, which is checked after every change of the others, or for `limit_ms`. */
-  async function waitFor(condition: () => boolean, limit_ms: number): Promise<void> {
+  private async waitFor(condition: () => boolean, limit_ms: number): Promise<void> {
     const waitForNews = async (signal: AbortSignal) => {
-      while (!condition()) await once(news, 'change', { signal });
+      while (!condition()) await once(this.news, 'change', { signal });
     };
     await runWithTimeLimit(limit_ms, undefined, waitForNews).catch(() => undefined);
   }
 
-  async function sendPing(): Promise<number> {
+  private async sendPing(): Promise<number> {
     await sleep(ping_delay_ms);
-    nextPing = undefined;
-    const own = ++ping;
-    await writePing(db, id, own);
+    this.nextPing = undefined;
+    const own = ++this.ping;
+    await writePing(this.db, this.id, own);
     return own;
   }
 
-  const running = awaitLater(run());
-  return {
-    /** The id of this instance. */
-    get id(): string {
-      return id;
-    },
-    /** No other instance is alive. */
-    isAlone: () => live.size === 0,
-    isLive: (instance: string | null) => instance === id || (instance !== null && live.has(instance)),
-    /** Reports whether it is another instance, and alive. */
-    isElsewhere: (instance: string | null) => instance !== null && live.has(instance),
-    /** Waits until all others have read what this instance has written so far. @returns false after 2 s */
-    async waitUntilRead(): Promise<boolean> {
-      if (live.size === 0) return true;
-      nextPing ??= awaitLater(sendPing());
-      const own = await nextPing;
-      const isRead = () => [...live].every((other) => (answers.get(other) ?? 0) >= own);
-      await waitFor(isRead, read_limit_ms);
-      return isRead();
-    },
-    /** Waits until the others know this instance: clients may log in. Rejects when the broker stops. */
-    async waitUntilJoined(): Promise<void> {
-      if (!hasJoined) await waitFor(() => hasJoined || stopped.signal.aborted, join_limit_ms + read_limit_ms);
-      if (!hasJoined) throw new Error('the broker has not joined the others');
-    },
-    /** Ends the registration; `release` takes back what the database has of this instance. */
-    async close(release: () => Promise<void>): Promise<void> {
-      stopped.abort();
-      news.emit('change');
-      await running;
-      await following;
-      await release();
-      await removeBroker(db, id);
-    },
-  };
+  private pause(ms: number): Promise<unknown> {
+    return sleep(ms, undefined, { signal: this.stopped.signal }).catch(() => undefined);
+  }
 }
 
 /**
