@@ -3,7 +3,7 @@ import { Client, type ClientDeps } from './client.js';
 import { reasons } from './connection/reasons.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { PublishHandler, type Routed } from './publish-handler.js';
-import { type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
+import { type AccountSessions, type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
 import type { BrokerDeps } from './sessions/broker-deps.js';
 import type { Delivery } from './sessions/delivery.js';
 import { DeviceFeeds } from './sessions/device-feeds.js';
@@ -11,7 +11,7 @@ import { createFilterTree } from './sessions/filter-tree.js';
 import { createForwardedDelivery } from './sessions/message-memory.js';
 import { type AcceptedMessage, MessageStore, type MessageToStore } from './sessions/message-store.js';
 import { createReceivedPackets } from './sessions/received-packets.js';
-import { openRetainedMessages } from './sessions/retained-messages.js';
+import { openRetainedMessages, type RetainedMessages } from './sessions/retained-messages.js';
 import type { Session } from './sessions/session.js';
 import { matchMessage } from './sessions/session-filters.js';
 import type { SessionRecord } from './sessions/session-records.js';
@@ -22,47 +22,124 @@ import { findReceived, findSentIds } from './store/queue.js';
 import { findRetained } from './store/retained.js';
 import { endDelay } from './store/wills.js';
 
-/** The topics, sessions and client ids of one account. */
-export type AccountBroker = Awaited<ReturnType<typeof openAccountBroker>>;
+interface Parts {
+  account: string;
+  sessions: AccountSessions;
+  retained: RetainedMessages;
+}
 
 /**
  * Opens the broker of an account. Messages, retained messages, sessions and client ids of different accounts never meet,
  * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
-export async function openAccountBroker(account: string, deps: BrokerDeps) {
-  const { db, clock, rules, writer, peers, messageMemory, link, stopped } = deps;
-  const sessions = await openAccountSessions(account, deps, redeliver);
-  const clients = new Map<string, Delivery>();
+async function openAccountBroker(account: string, deps: BrokerDeps): Promise<AccountBroker> {
+  const { db, clock, rules, writer, link } = deps;
+  const sessions = await openAccountSessions(account, deps, (message) => broker.redeliver(message));
   const retained = await openRetainedMessages(findRetained(db, account), {
     write: (message) => writer.retain({ account, ...message }),
     findDevice: (id) => link.findDevice(account, id),
     now: clock,
     failed: (error) => rules.dropped({ account }, { drop: 'database', error }),
   });
-  const deviceFeeds = new DeviceFeeds(account, link);
-  const live = new Set<Session>();
-  const subscribers: Subscribers = createFilterTree();
-  const onFull = (drop: 'queue_full' | 'retained_full', topic: string, client_id?: string) =>
-    rules.dropped({ account, client_id }, { drop }, topic);
-  const messageStore = new MessageStore({ ...deps, account, sessions, retained, onFull });
-  const publishHandler = new PublishHandler({ ...deps, route, messageStore });
-  const deliverForwarded = createForwardedDelivery(
-    (bytes) => messageMemory.tryTake(account, bytes),
-    (message) => route(message).read,
-    ({ topic }) => onFull('queue_full', topic),
-  );
-  const clientDeps: ClientDeps = {
-    ...deps,
-    deviceFeeds,
-    retained,
-    subscribers,
-    clients,
-    publishHandler,
-    saveSubscriptions,
-    redeliver,
-  };
+  const broker = new AccountBroker(deps, { account, sessions, retained });
+  return broker;
+}
 
-  function route(message: AcceptedMessage): Routed {
+/** The topics, sessions and client ids of one account. */
+export class AccountBroker {
+  private readonly clients = new Map<string, Delivery>();
+  private readonly live = new Set<Session>();
+  private readonly subscribers: Subscribers = createFilterTree();
+  private readonly deviceFeeds: DeviceFeeds;
+  private readonly messageStore: MessageStore;
+  private readonly clientDeps: ClientDeps;
+  private readonly deliverForwarded: (message: AcceptedMessage) => void;
+
+  constructor(
+    private readonly deps: BrokerDeps,
+    private readonly parts: Parts,
+  ) {
+    const { rules, messageMemory, link } = deps;
+    const { account, retained } = parts;
+    const { clients, subscribers } = this;
+    const deviceFeeds = new DeviceFeeds(account, link);
+    const onFull = (drop: 'queue_full' | 'retained_full', topic: string, client_id?: string) =>
+      rules.dropped({ account, client_id }, { drop }, topic);
+    const messageStore = new MessageStore({ ...deps, ...parts, onFull });
+    const route = (message: AcceptedMessage) => this.route(message);
+    this.deviceFeeds = deviceFeeds;
+    this.messageStore = messageStore;
+    this.deliverForwarded = createForwardedDelivery(
+      (bytes) => messageMemory.tryTake(account, bytes),
+      (message) => route(message).read,
+      ({ topic }) => onFull('queue_full', topic),
+    );
+    this.clientDeps = {
+      ...{ ...deps, deviceFeeds, retained, subscribers, clients },
+      publishHandler: new PublishHandler({ ...deps, route, messageStore }),
+      saveSubscriptions: (session, onQueue) => this.saveSubscriptions(session, onQueue),
+      redeliver: (message) => this.redeliver(message),
+    };
+  }
+
+  /**
+   * Serves a session after the previous one with its client id has ended.
+   * @returns the reason of a refusal. @throws what the database throws
+   */
+  async admit(session: Session, request: ConnectRequest): Promise<Refusal | undefined> {
+    const claimed = await this.takeOver(session, request.packet.clean);
+    if (claimed === undefined) return 'client id in use';
+    const client = new Client(session, this.clientDeps);
+    await this.openState(session, client, claimed);
+    if (request.input.gone.aborted) session.end(reasons.unspecified);
+    client.start(request, claimed.isResumed);
+    return undefined;
+  }
+
+  /** Deletes sessions that no client continues. `now` in epoch seconds. */
+  forgetGone(now: number): Promise<void> {
+    return this.parts.sessions.forgetGone(now);
+  }
+
+  /** Stores what other instances have to know of the clients of this one. */
+  async storeClients(): Promise<void> {
+    await this.parts.sessions.storeClean();
+    await Promise.all([...this.live].map((session) => session.will.store(session, this.deps.peers.id)));
+  }
+
+  /** Applies a change that another instance has made. */
+  async apply(change: AccountChange): Promise<void> {
+    const { retained, sessions } = this.parts;
+    if (change.kind === 'retained') retained.apply(change.message);
+    else if (change.kind === 'forwarded')
+      this.deliverForwarded({ retain: false, ...change.message, id: change.message.message });
+    else await sessions.apply(change);
+  }
+
+  /** Stores a message that comes from no client of this instance, and hands it to the subscribers. */
+  async publish(content: MessageToStore, createId: () => string): Promise<void> {
+    const { message, writes } = await this.messageStore.store(content, createId);
+    await Promise.all(writes);
+    this.route(message);
+  }
+
+  /** Gives a message that a client has not acknowledged, or may not have, to another member of each of its groups. */
+  async redeliver(message: SharedMessage): Promise<void> {
+    const { db, clock, stopped } = this.deps;
+    const { topic, payload, qos, shares } = message;
+    const chosen = isExpired(message, clock()) ? {} : this.parts.sessions.shared.choose(topic, shares);
+    if (chosen.members === undefined || stopped.aborted) return;
+    const content = { topic, payload, qos, retain: false, ...optionsOf(message) };
+    await this.publish({ ...content, ...chosen, is_redelivered: true }, () => String(db.newId()));
+  }
+
+  /** Ends with the process, or when this instance was declared dead. */
+  close(): void {
+    this.deviceFeeds.close();
+  }
+
+  private route(message: AcceptedMessage): Routed {
+    const { subscribers, clients } = this;
     const busy: Promise<unknown>[] = [];
     const matches = matchMessage(subscribers, message, clients, ({ session }) => session.subscriptions);
     for (const [delivery, match] of matches) {
@@ -72,34 +149,20 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     return { count: matches.size, read: busy.length === 0 ? undefined : awaitLater(Promise.all(busy)) };
   }
 
-  /** Gives a message that a client has not acknowledged, or may not have, to another member of each of its groups. */
-  async function redeliver(message: SharedMessage): Promise<void> {
-    const { topic, payload, qos, shares } = message;
-    const chosen = isExpired(message, clock()) ? {} : sessions.shared.choose(topic, shares);
-    if (chosen.members === undefined || stopped.aborted) return;
-    const content = { topic, payload, qos, retain: false, ...optionsOf(message) };
-    await publish({ ...content, ...chosen, is_redelivered: true }, () => String(db.newId()));
-  }
-
-  /** Stores a message that comes from no client of this instance, and hands it to the subscribers. */
-  async function publish(content: MessageToStore, createId: () => string): Promise<void> {
-    const { message, writes } = await messageStore.store(content, createId);
-    await Promise.all(writes);
-    route(message);
-  }
-
-  async function saveSubscriptions(session: Session, onQueue: (record: SessionRecord) => void): Promise<void> {
+  private async saveSubscriptions(session: Session, onQueue: (record: SessionRecord) => void): Promise<void> {
     // what is published elsewhere after SUBACK is to arrive
-    if (await sessions.saveSubscriptions(session, onQueue)) await peers.waitUntilRead();
+    if (await this.parts.sessions.saveSubscriptions(session, onQueue)) await this.deps.peers.waitUntilRead();
   }
 
   /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */
-  async function takeOver(session: Session, isClean: boolean): Promise<ClaimedSession | undefined> {
+  private async takeOver(session: Session, isClean: boolean): Promise<ClaimedSession | undefined> {
+    const { db, rules, stopped } = this.deps;
+    const { sessions } = this.parts;
     const claimed = await sessions.claim(session, isClean);
     if (claimed === undefined) return undefined;
-    live.add(session);
+    this.live.add(session);
     const forget = () => {
-      live.delete(session);
+      this.live.delete(session);
       return stopped.aborted ? undefined : sessions.leave(session);
     };
     session.left.then(forget).catch(rules.failed);
@@ -110,7 +173,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     return claimed;
   }
 
-  async function openState(session: Session, client: Client, claimed: ClaimedSession): Promise<void> {
+  private async openState(session: Session, client: Client, claimed: ClaimedSession): Promise<void> {
+    const { db, peers, writer } = this.deps;
     const { state, isStored } = claimed.record;
     if (isStored) await session.will.store(session, peers.id);
     if (!state.persistent) return;
@@ -119,38 +183,10 @@ export async function openAccountBroker(account: string, deps: BrokerDeps) {
     session.received = createReceivedPackets(db.newId, { session: state.session, packets, submit });
     await client.resume(claimed, sentIds);
   }
-
-  return {
-    /**
-     * Serves a session after the previous one with its client id has ended.
-     * @returns the reason of a refusal. @throws what the database throws
-     */
-    async admit(session: Session, request: ConnectRequest): Promise<Refusal | undefined> {
-      const claimed = await takeOver(session, request.packet.clean);
-      if (claimed === undefined) return 'client id in use';
-      const client = new Client(session, clientDeps);
-      await openState(session, client, claimed);
-      if (request.input.gone.aborted) session.end(reasons.unspecified);
-      client.start(request, claimed.isResumed);
-      return undefined;
-    },
-    forgetGone: (now: number) => sessions.forgetGone(now),
-    /** Stores what other instances have to know of the clients of this one. */
-    async storeClients(): Promise<void> {
-      await sessions.storeClean();
-      await Promise.all([...live].map((session) => session.will.store(session, peers.id)));
-    },
-    /** Applies a change that another instance has made. */
-    async apply(change: AccountChange): Promise<void> {
-      if (change.kind === 'retained') retained.apply(change.message);
-      else if (change.kind === 'forwarded')
-        deliverForwarded({ retain: false, ...change.message, id: change.message.message });
-      else await sessions.apply(change);
-    },
-    publish,
-    close: () => deviceFeeds.close(),
-  };
 }
+
+/** The brokers of all accounts. */
+export type AccountBrokers = ReturnType<typeof createAccountBrokers>;
 
 /** Creates the brokers of all accounts, each opened at the first login of its account. */
 export function createAccountBrokers(deps: BrokerDeps) {

@@ -52,6 +52,18 @@ export interface ClaimedSession {
 
 type SessionChange = Extract<AccountChange, { kind: 'session' | 'released' | 'deleted' }>;
 
+/**
+ * Loads the sessions of an account. @throws what the database throws
+ * @param redeliver gives a message of a shared subscription to another member of the group
+ */
+export async function openAccountSessions(
+  account: string,
+  deps: BrokerDeps,
+  redeliver: (message: SharedMessage) => Promise<void>,
+): Promise<AccountSessions> {
+  return new AccountSessions(account, deps, redeliver, await findSessions(deps.db, account));
+}
+
 /** The sessions of one account, by client id. Each belongs to its owner while it is connected or persistent. */
 export class AccountSessions {
   /** Chooses the members of shared subscriptions that get a message. */
@@ -306,18 +318,6 @@ export class AccountSessions {
       this.endReplaced(changed, state);
     } else if (record !== undefined) this.records.put(record, { ...record.state, ...change.fields }, true);
   }
-}
-
-/**
- * Loads the sessions of an account. @throws what the database throws
- * @param redeliver gives a message of a shared subscription to another member of the group
- */
-export async function openAccountSessions(
-  account: string,
-  deps: BrokerDeps,
-  redeliver: (message: SharedMessage) => Promise<void>,
-): Promise<AccountSessions> {
-  return new AccountSessions(account, deps, redeliver, await findSessions(deps.db, account));
 }
 
 const nextVersion = (state: StoredSession | undefined) => Math.max((state?.version ?? 0) + 1, Date.now());
