@@ -339,7 +339,6 @@ it('has no function of more than 60 lines in src/', () => {
     'import/held-answers.ts holdAnswers',
     'lib/shares.ts createShares',
     'main.ts main',
-    'mqtt/broker.ts startBroker',
     'service/service.ts startService',
     'streams/endpoints.ts streamEndpoints',
     'webhooks/deliverer.ts startDeliverySession',

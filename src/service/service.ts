@@ -24,7 +24,7 @@ import { openVault, type Vault } from '../lib/vault.js';
 import { version } from '../lib/version.js';
 import { startFleetCounts } from '../metrics/fleet-counts.js';
 import { createMetrics, type Metrics, type ShareMetrics } from '../metrics/metrics.js';
-import { type Broker, startBroker } from '../mqtt/broker.js';
+import { Broker } from '../mqtt/broker.js';
 import { createPasswordVerifier } from '../mqtt/login/passwords.js';
 import { openTunnel } from '../mqtt/protocol/websocket.js';
 import type { ShareRevocations } from '../objects/api-keys.js';
@@ -188,7 +188,7 @@ async function openBroker(
   if (isBrokerElsewhere) return openTunnel({ host, port, isSecure: mqtt_port === undefined }, config.trusted_proxies);
   const verify = await createPasswordVerifier(rest.clock);
   const { ingest, link, areAncestorsEnabled, keyring } = app;
-  const broker = await startBroker({
+  const broker = new Broker({
     ...rest,
     ingest,
     link,

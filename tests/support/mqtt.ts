@@ -3,7 +3,7 @@ import { type AddressInfo, connect as connectTcp, type Socket } from 'node:net';
 import mqtt, { type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
 import { encodePacket, encodeString } from '../../scripts/support/mqtt-packets.js';
 import type { Database } from '../../src/db/database.js';
-import { type Broker, startBroker } from '../../src/mqtt/broker.js';
+import { Broker } from '../../src/mqtt/broker.js';
 import { createPasswordVerifier } from '../../src/mqtt/login/passwords.js';
 import { issueKey, type Keyring, openKeyring } from '../../src/objects/api-keys.js';
 import { createStore } from '../../src/objects/context.js';
@@ -244,7 +244,7 @@ export async function startMqtt(
   const droppedFields = new Map<string, number>();
   const refusals = new Map<string, number>();
   let connections = 0;
-  const broker = await startBroker({
+  const broker = new Broker({
     db,
     ingest: record,
     link: service.link,
