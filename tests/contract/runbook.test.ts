@@ -37,9 +37,10 @@ const writers = new Set([...texts.values()].flatMap((text) => [...writersOf(text
 /** The message of a call that writes such a line: its text up to what is inserted, or the name of a variable. */
 function messageOf({ type, callee, arguments: args = [] }: SyntaxNode, isRateLimited: boolean): SyntaxNode | undefined {
   if (type !== 'CallExpression' || callee === undefined) return undefined;
-  if (callee.type === 'Identifier' && isRateLimited && writers.has(callee.value)) return args[0]?.expression;
   const { object, property } = callee;
   const isLog = object?.value === 'log' || object?.property?.value === 'log';
+  const name = callee.type === 'Identifier' ? callee.value : property?.value;
+  if (!isLog && isRateLimited && writers.has(name)) return args[0]?.expression;
   return isLog && /^(?:warn|error|fatal)$/.test(String(property?.value)) ? args[1]?.expression : undefined;
 }
 
