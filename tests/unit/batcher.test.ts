@@ -58,6 +58,22 @@ describe('group commit', () => {
     expect(answered).toBe('first second');
   });
 
+  it('begins the next write before it answers the last one', async () => {
+    const { commit, batch, ids } = gate();
+    const submit = createBatcher(commit, limits);
+    let begunBefore = 0;
+    const first = submit(job(1)).then(() => {
+      begunBefore = ids().length;
+    });
+    await turn();
+    const second = submit(job(2));
+    batch(0).finish();
+    await first;
+    expect(begunBefore).toBe(2);
+    batch(1).finish();
+    await second;
+  });
+
   it('gathers what arrives during a write for the next, in order', async () => {
     const { commit, batch, ids } = gate();
     const submit = createBatcher(commit, limits);

@@ -70,25 +70,30 @@ function createLines<Job>({ size = () => 1, maxBatchSize, bytesOf = () => 0, acc
   return { queued, add, takeBatch };
 }
 
-/** Commits a batch and answers its jobs. */
-async function settleBatch<Job>(batch: readonly QueuedJob<Job>[], commit: Commit<Job>): Promise<void> {
+/** Commits a batch. @returns a function that answers its jobs */
+async function commitBatch<Job>(batch: readonly QueuedJob<Job>[], commit: Commit<Job>): Promise<() => void> {
   try {
     const refused = (await commit(batch.map(({ job }) => job))) ?? undefined;
-    for (const { job, resolve, reject } of batch) {
-      const error = refused?.get(job);
-      if (error === undefined) resolve();
-      else reject(error);
-    }
+    return () => {
+      for (const { job, resolve, reject } of batch) {
+        const error = refused?.get(job);
+        if (error === undefined) resolve();
+        else reject(error);
+      }
+    };
   } catch (error) {
-    for (const { reject } of batch) reject(error);
+    return () => {
+      for (const { reject } of batch) reject(error);
+    };
   }
 }
 
 /**
  * Group commit: jobs that arrive while batches are in flight form the next batch, filled from the lines of the accounts in
  * turns. With `maxWait_ms`, a batch also waits until as many jobs are there as arrived in time before, and one more whenever
- * others arrived during a batch: a sender that waits for each answer is alone, and does not wait. A job rejects with its
- * own error in the result of `commit`, or with the failure of the whole batch.
+ * others arrived during a batch: a sender that waits for each answer is alone, and does not wait. The next batch begins
+ * before the jobs of the last one are answered. A job rejects with its own error in the result of `commit`, or with the
+ * failure of the whole batch.
  */
 export function createBatcher<Job>(commit: Commit<Job>, limits: Limits<Job>): Submit<Job> {
   const { maxInFlight, maxWait_ms = 0 } = limits;
@@ -125,9 +130,12 @@ export function createBatcher<Job>(commit: Commit<Job>, limits: Limits<Job>): Su
       inFlight++;
       const batch = takeBatch();
       recentSizes = [batch.length, recentSizes[0]];
-      await settleBatch(batch, commit);
+      const answer = await commitBatch(batch, commit);
       inFlight--;
       if (maxWait_ms > 0 && queued.jobs > 0 && awaited < worthwhile_size) awaited++;
+      // the database works on the next batch while the answers of this one are written
+      if (shouldStartBatch()) setImmediate(answer);
+      else answer();
     }
     waitForOthers();
   }
